@@ -128,7 +128,7 @@ def read_toml(path: Path) -> Settings:
         if _LONG_KEY.search(text):
             raise ConfigError(f"{path} cannot be read as TOML: a key of it has more than {_MAX_KEY_PARTS} parts.")
         tables = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as exc:
+    except (ValueError, RecursionError) as exc:  # Python refuses to read a number of 4,300 digits
         raise ConfigError(f"{path} cannot be read as TOML: {exc}.") from exc
     lifecycle = tables.pop("lifecycle", {})
     if not isinstance(lifecycle, dict):

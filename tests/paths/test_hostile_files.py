@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import shutil
 import struct
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -390,6 +394,37 @@ BAD_JOURNALS: dict[str, bytes] = {
     "a sector of one byte": struct.pack(">IIIII", 1, 7, 1, 1, PAGE),
     "a page of two gigabytes": struct.pack(">IIIII", 1, 7, 1, 512, 0x80000000),
 }
+
+
+REFILL = """
+import os, sys
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600)
+head = bytes.fromhex(sys.argv[2])
+while True:
+    os.pwrite(file, head, 0)
+    os.ftruncate(file, 0)
+"""
+
+
+def test_a_journal_that_its_writer_empties_meanwhile_is_no_error(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each transaction of another process fills the journal of a store on a network and empties it again."""
+    monkeypatch.setattr("engrain.stores.sqlite.opening.detect_file_system", lambda path: "nfs4")
+    use_memory(store)
+    make_cutting_journal(store, store.stat().st_size // PAGE)
+    journal = store.with_name("store.db-journal")
+    writer = subprocess.Popen([sys.executable, "-I", "-S", "-c", REFILL, str(journal), journal.read_bytes().hex()])
+    try:
+        sizes = set()
+        until = time.monotonic() + 10
+        for tried in itertools.count():
+            inspect_path(store, "apsw", read_only=False)
+            sizes.add(journal.stat().st_size)
+            if (tried >= 3_000 and len(sizes) == 2) or time.monotonic() > until:
+                break
+    finally:
+        writer.kill()
+        writer.wait()
+    assert sizes == {0, 512}, "the writer did not run beside the checks"
 
 
 @pytest.mark.parametrize("size", [600, 1 << 39])

@@ -26,7 +26,7 @@ def test_five_questions_are_answered_from_what_the_user_said(name: str) -> None:
     figures = measure(ATTACKS[name], answered(5))
     assert figures.questions == 5
     assert figures.displaced == 0
-    assert figures.over_budget <= 1
+    assert figures.over_budget == 0
 
 
 @pytest.mark.slow
@@ -35,7 +35,7 @@ def test_twenty_questions_are_answered_from_what_the_user_said(name: str) -> Non
     figures = measure(ATTACKS[name], answered(20))
     assert figures.questions >= 18
     assert figures.displaced <= MAX_DISPLACED
-    assert figures.over_budget <= 2
+    assert figures.over_budget == 0
 
 
 def test_two_hundred_pages_cannot_crowd_the_fact_out_of_the_candidates(memory: Memory) -> None:

@@ -167,7 +167,7 @@ def _drop_toml_tables(text: str) -> str:
 def _read_toml(path: Path, text: str, problem: str = "is not TOML: correct it first") -> dict[str, Any]:
     try:
         return tomllib.loads(text.removeprefix(BOM))
-    except tomllib.TOMLDecodeError as exc:
+    except (ValueError, RecursionError) as exc:  # Python refuses to read a number of 4,300 digits
         raise ConfigError(f"{path} {problem} ({exc}).") from exc
 
 

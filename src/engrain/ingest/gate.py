@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from engrain.core.model.items import ForgetRequest, Statement
 from engrain.core.rules.frames import HIDDEN_LETTER, cue
-from engrain.core.rules.own_words import MAX_DOUBT, blank_blocks, blank_pasted, find_announced, weigh_doubt
+from engrain.core.rules.own_words import MAX_DOUBT, Doubt, blank_blocks, blank_pasted, find_announced
 from engrain.core.rules.slot_names import fill_slot, find_mentioned_slot
 from engrain.core.rules.statements import compile_pattern, load_statement_rules
 from engrain.core.secrets.personal import contains_secret
@@ -198,15 +198,17 @@ class _MessageReader:
         end = self._find_serious_end()
         # A sentence that only the model keeps may be the title of the text that the others are of.
         stated = [self._find_stated_span(one) for one in self.stated or self.found]
-        weight = weigh_doubt(self.shown, self.sentences, stated)
+        doubt = Doubt(self.text, self.sentences, stated, self.shown, others if mixed else None)
         own: list[Found] = []
         for one in self.found:
             foreign = one.end > end or any(one.start < stop and start < one.end for start, stop in others)
             foreign = foreign or _OWN_LETTER.search(self.shown, one.start, one.end) is None
             if isinstance(one, ForgetRequest):
                 introduced = _COLON.search(self.shown, 0, one.start) is not None  # by somebody, or something
-                own.append(replace(one, doubtful=doubtful or mixed or weight > 0 or foreign or introduced))
-            elif not foreign and weight <= MAX_DOUBT:
+                own.append(replace(one, doubtful=doubtful or mixed or doubt.weight > 0 or foreign or introduced))
+                continue
+            weight = doubt.weigh(one.start, one.end)
+            if not foreign and weight <= MAX_DOUBT:
                 own.append(replace(one, slot=None, replaces=None, doubtful=True) if weight else one)
         return own
 

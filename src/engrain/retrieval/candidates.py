@@ -29,6 +29,7 @@ from engrain.core.model.queries import (
     WordQuery,
 )
 from engrain.core.model.recall import RecallRequest
+from engrain.core.rules.own_words import PASTED
 from engrain.core.rules.statements import CONDITION, INSTRUCTION_OR_PREFERENCE
 from engrain.core.text.languages import load_languages
 from engrain.ports import Services
@@ -75,8 +76,9 @@ def build_query(
         traits=INSTRUCTION_OR_PREFERENCE if question.asks_for_advice else CONDITION * question.looks_forward,
         max_with_traits=MAX_STANDING_ORDERS,
         reach=NEIGHBOUR_DISTANCE,
-        min_trusted=request.n,
+        min_trusted=max(request.n, limit // 2),
         trust=MIN_TRUST,
+        foreign_traits=PASTED,
     )
 
 

@@ -145,6 +145,17 @@ def _check_metadata_field(value: object, what: str) -> dict[str, Any]:
     return found
 
 
+def _check_event_data(value: object, what: str) -> dict[str, Any]:
+    """Check the data of an episode. "why" lists the parts of its importance, each with its name."""
+    found = check_metadata(value)
+    parts = found.get("why", [])
+    if not isinstance(parts, list) or not all(
+        isinstance(part, list) and len(part) == 2 and type(part[1]) in (int, float) for part in parts
+    ):
+        raise InvalidInput(f'{what}["why"] must be a list of names with numbers.')
+    return found
+
+
 def _check_relation(value: object, what: str) -> Line:
     return _check_fields(value, what, dict.fromkeys(("subject", "relation", "object"), check_key))
 
@@ -176,6 +187,7 @@ _CHECKS: Mapping[str, Check] = {
     "number": _number_from(1),
     "place": lambda value, what: check_count(value, what, 0, MAX_PLACE),
     "metadata": _check_metadata_field,
+    "event_data": _check_event_data,
     "sources": _check_sources,
     "cites": _check_cites,
     "vectors": _check_vectors,
@@ -202,7 +214,7 @@ _TABLES: Mapping[str, str] = {
     "summary": "session:key | text:note upto:count version:count by:name",
     "progress": "session:key work:key | upto:count",
     "episode": """id:key | session:key kind:key text:note importance:share happened_at:time expires_at:time?
-        count:number data:metadata item:key? key:name? raw:raw?""",
+        count:number data:event_data item:key? key:name? raw:raw?""",
     "trial": "procedure:key task:name | success:flag at:time note:note",
     "task": """task:key | goal:note version:name status:task_status epoch:count started_at:time ended_at:time?
         outcome:note deadline:time? snapshot:json?""",
@@ -225,7 +237,7 @@ _TIME_FIELDS = {name for table in _TABLES.values() for name in re.findall(r"(\w+
 
 
 def is_row(line: object) -> bool:
-    return isinstance(line, dict) and line.get(ROW_TAG) in LINE_FIELDS
+    return isinstance(line, dict) and isinstance(kind := line.get(ROW_TAG), str) and kind in LINE_FIELDS
 
 
 def row_to_line(row: Row) -> Line:
@@ -298,3 +310,5 @@ def _check_item(values: Line) -> None:
             raise InvalidInput(f"a procedure needs metadata[{RESERVED_KEY!r}]['steps'], a list of texts.")
         if not isinstance(own.get("when"), str):
             raise InvalidInput(f"a procedure needs metadata[{RESERVED_KEY!r}]['when'], a text.")
+        if own.get("version") is not None:
+            check_count(own["version"], "the version of a procedure", 0, MAX_PLACE)

@@ -319,6 +319,8 @@ def _check_position(position: SessionPosition | None) -> SessionPosition | None:
 
 def _check_relation(relation: Relation | None) -> Relation | None:
     if relation is not None:
+        if not isinstance(relation, Relation):
+            raise InvalidInput(f'a relation is a Relation("Ana", "works at", "Acme"), not {type(relation).__name__}.')
         for name in ("subject", "relation", "object"):
             check_key(getattr(relation, name), name)
     return relation

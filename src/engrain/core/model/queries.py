@@ -200,7 +200,8 @@ class CandidateQuery:
     """The search of a recall in one scope: by words, by meaning and by traits, at most `limit` by each.
 
     Neighbours up to `reach` places away in the same session come along. If fewer than `min_trusted` of all are trusted
-    and a search was full, both searches are repeated among items of at least `trust`.
+    and a search was full, both searches are repeated among items of at least `trust`. An item with `foreign_traits`,
+    such as a message that quotes others, does not count as trusted where a store can tell.
     """
 
     words: WordQuery
@@ -211,6 +212,7 @@ class CandidateQuery:
     reach: int = 1
     min_trusted: int = 0
     trust: float = 0.0
+    foreign_traits: int = 0
 
 
 BY_MEANING, BY_WORDS, BY_TRAITS = 1, 2, 4

@@ -23,7 +23,9 @@ _LEAD = re.compile(
     r":(?=[ \t]*(?P<rest>[^\s/]?))",
     re.MULTILINE,
 )
+_EARLIER_CLAUSES = re.compile(r".*[,;]\s*(?:(?:so|and|but|then)\s)?")
 _LETTER = re.compile(r"[^\W\d_]")
+_CAPITALS, _SMALL, _MIN_CAPITAL_WORDS = re.compile(r"[A-ZÀ-Þ]{2,}"), re.compile(r"[a-zà-ÿ]"), 3
 _PARAGRAPH_END = re.compile(r"\n[ \t]*\n|\Z")
 _LINE = re.compile(r"\S[^\n]*")
 PARAGRAPH = re.compile(r"\S[^\n]*+(?:\n(?![ \t]*\n)[^\n]*+)*+")
@@ -37,6 +39,7 @@ def find_framed(shown: str, sentences: Sequence[Sentence]) -> Iterator[Span]:
     yield from _find_verses(shown)
     yield from _find_retold(shown, sentences)
     yield from _find_sourced(shown, sentences)
+    yield from _find_capitals(shown, sentences)
 
 
 def weigh_frame(shown: str, sentences: Sequence[Sentence], stated: Sequence[Span]) -> int:
@@ -84,7 +87,8 @@ def _find_labelled(shown: str) -> Iterator[Span]:
             continue
         if match["bullet"] and len(lead.split()) <= _MAX_LIST_LABEL_WORDS:
             continue
-        own = any(cue(name).search(lead) for name in ("self", "own_label", "remark"))
+        about = lead if match["rest"] else _EARLIER_CLAUSES.sub("", lead)
+        own = any(cue(name).search(about) for name in ("self", "own_label", "remark"))
         if own and not cue("known_person").search(lead):
             continue
         end = _PARAGRAPH_END.search(shown, match.end()) if match["rest"] else None
@@ -98,15 +102,16 @@ def _find_asked_about(shown: str) -> Iterator[Span]:
     if len(lines) < 2:
         return
     (_, first_end), (last_start, last_end) = lines[0], lines[-1]
-    if _asks("pointing", shown[:first_end]) or _asks("third_person", shown[:first_end]):
+    if asks("pointing", shown[:first_end]) or asks("third_person", shown[:first_end]):
         yield first_end, len(shown)
     last = shown[last_start:last_end]
-    about_stranger = _asks("third_person", last) and not cue("known_person").search(shown[:last_start])
-    if _asks("pointing", last) or about_stranger:
+    about_stranger = asks("third_person", last) and not cue("known_person").search(shown[:last_start])
+    if asks("pointing", last) or about_stranger:
         yield 0, last_start
 
 
-def _asks(name: str, line: str) -> bool:
+def asks(name: str, line: str) -> bool:
+    """Check for a cue in words that do not speak of their speaker."""
     said = line[-_MAX_CUE_CHARACTERS:]
     return cue(name).search(said) is not None and cue("speaker").search(said) is None
 
@@ -157,6 +162,14 @@ def _find_sourced(shown: str, sentences: Sequence[Sentence]) -> Iterator[Span]:
         if cue("sourced").match(shown, sentence.start, sentence.end):
             yield 0, sentence.start
             return
+
+
+def _find_capitals(shown: str, sentences: Sequence[Sentence]) -> Iterator[Span]:
+    """Yield the sentences in capital letters of a message that has others: the words of a sign."""
+    capital = [one for one in sentences if len(_CAPITALS.findall(shown, one.start, one.end)) >= _MIN_CAPITAL_WORDS]
+    capital = [one for one in capital if not _SMALL.search(shown, one.start, one.end)]
+    if capital and any(_SMALL.search(shown, one.start, one.end) for one in sentences):
+        yield from ((one.start, one.end) for one in capital)
 
 
 def cue(name: str) -> re.Pattern[str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from engrain.core.rules.frames import (
     HIDDEN_LETTER,
     PARAGRAPH,
+    asks,
     asks_about_unseen,
     cue,
     find_framed,
@@ -35,6 +36,8 @@ _MAX_CUE_CHARACTERS = 400
 _MIN_LANGUAGE_EVIDENCE = 2
 _MIN_IMPERSONAL_WORDS = 4
 _MAX_IMPERSONAL_SENTENCES = 1
+_MAX_LEAD_CHARACTERS = 300
+_MIN_OTHERS_CHARACTERS = 20  # a shorter quotation is a title or a term
 
 # Blocks with a mark at either end. One that is never closed goes to the end of the message.
 _FENCE = re.compile(r"(?P<mark>`{3,}|~{3,}|\"{3}|'{3})")
@@ -54,13 +57,14 @@ _NOT_SPEAKERS = "note|remember|decision|update|correction|reminder|important|rul
 _SPEAKER_LINE = re.compile(
     rf"^[ \t]*+(?:[-*•][ \t]+)?[*_]{{0,2}}(?:\[?\d\d?:\d\d[^\n\]]{{0,12}}\]? ?)?(?!(?:{_NOT_SPEAKERS}):)"
     r"(?:user|assistant|human|ai|bot|system|me|him|her|you|them|us|q|a|"
-    r"(?-i:[A-Z])\w{0,20}(?:[ .](?-i:[A-Z])\w{0,20})?)(?: \([^)\n]{1,30}\))?[*_]{0,2}:[*_]{0,2} .*$",
+    r"(?-i:[A-Z])\w{0,20}(?:[ .](?-i:[A-Z])\w{0,20})?)(?: \([^)\n]{1,30}\))?[*_]{0,2}(?::|[ \t]?>>?|[ \t]\|)[*_]{0,2} .*$",
     re.MULTILINE | re.IGNORECASE,
 )
 _ROLE_LINE = re.compile(
     r"^[ \t*_#]*+(?:user|assistant|human|ai|bot|system|developer|tool)[*_]{0,2} ?:", re.MULTILINE | re.IGNORECASE
 )
-_COLON = re.compile(r":(?=\s)")
+_NUMBERED = re.compile(r"[.!?:;] \d{1,2}[.)] ")  # the clauses of a form
+_COLON = re.compile(r":(?=\s)|(?<=\s)(?:[-=]+>|[-–—]+)(?=\s)")
 _POINTING = re.compile(r"\W*(?:this|that)\b", re.IGNORECASE)
 # A label before a statement: "Old proverb: …", or a title over it.
 _LABEL = re.compile(r"[^\w\n]*+(?P<label>\w[^\n:.!?—–]{1,79}?)(?:: ?| ?[—–] ?| - |[ \t]*\n[ \t]*\n)")
@@ -73,6 +77,9 @@ _UNCLOSED_QUOTE = re.compile(r"(?:^|(?<=[\s:(]))[\"“„«](?=\S)", re.MULTILIN
 # The first word after a cue, or the mark that opens a block.
 _FOLLOWING = re.compile(r"[\s.,:;!?…)*-]*(?:(?P<block>[`~<>\[\"'“„«=_#])|\S)")
 _END_MARKS = re.compile(r"[.!?…]*")
+_HIDDEN = re.compile(rf"[{HIDDEN_LETTER}\s]{{{_MIN_OTHERS_CHARACTERS},}}")
+_OPENING_MARKS = " \t\n\"'“„«‘`<([>"
+_BLANK_LINE = re.compile(r"\n[ \t]*\n\s*")
 _LINE_END = re.compile(r"[^\w\n]{0,4}(?:\n|\Z)")
 _NOT_A_LINE_END = re.compile(r"[^\n]")
 _STRAIGHT, _CURLY = re.compile(r"\w'\w"), re.compile(r"\w’\w")
@@ -93,6 +100,42 @@ class OwnWords:
     mixed: bool
 
 
+class Doubt:
+    """Weighs the signs that somebody else made a statement of a message: 0 none, 1 doubtful, 2 or more surely.
+
+    The words before a text that the message announces are its speaker's own: "I'm a midwife. Translate this: …". An
+    aside behind such a text may be: "By the way, …". In any other message with words of others nothing is sure.
+    """
+
+    def __init__(
+        self, text: str, sentences: Sequence[Sentence], stated: Sequence[Span], shown: str, others: Sequence[Span] | None
+    ) -> None:
+        """`shown` is the text without pasted words, `others` are the spans of others: None if it speaks of no text."""
+        self._shown, self._sentences, self._stated = shown, sentences, stated
+        self.weight = weigh_doubt(shown, sentences, stated) if stated else 0
+        foreign = [] if others is None else merge_spans([*others, *_find_hidden(text, shown)])
+        self._unsure = int(bool(foreign) or (others is not None and _is_doubtful(shown, sentences)))
+        self._lead = _find_lead_end(shown, foreign[0][0]) if foreign else 0
+        self._lead_weight = self._weigh_part(0, self._lead)
+        self._tail = foreign[-1][1] - 1 if foreign else len(shown)
+
+    def weigh(self, start: int, end: int) -> int:
+        if end <= self._lead:
+            return self._lead_weight
+        weight = max(self.weight, self._unsure)
+        if weight > MAX_DOUBT and start >= self._tail and self._is_aside(start):
+            return max(1, self._weigh_part(start, len(self._shown)))
+        return weight
+
+    def _weigh_part(self, start: int, end: int) -> int:
+        shown = " " * start + self._shown[start:end]
+        stated = [(max(start, first), last) for first, last in self._stated if first < end and last > start]
+        return weigh_doubt(shown, split_sentences(shown), stated) if stated else 0
+
+    def _is_aside(self, start: int) -> bool:
+        return any(_is_aside(self._shown, one) for one in self._sentences if one.start <= start < one.end)
+
+
 def find_own_words(text: str, before: Sequence[tuple[str, str]] = ()) -> OwnWords:
     """Blank the words of others. `before` are the session's last (role, text).
 
@@ -105,10 +148,9 @@ def find_own_words(text: str, before: Sequence[tuple[str, str]] = ()) -> OwnWord
     others, mixed = find_announced(text, shown, before)
     sentences = split_sentences(shown)
     stated = [(one.start, one.end) for one in sentences if cue("speaker").match(shown, one.start, one.end)]
-    weight = weigh_doubt(shown, sentences, stated) if stated else 0
-    if weight > MAX_DOUBT:
-        others = merge_spans([*others, *stated])
-    return OwnWords("".join(_blank_spans(shown, others)), mixed or weight > 0)
+    doubt = Doubt(text, sentences, stated, shown, others if mixed else None)
+    others = merge_spans([*others, *(span for span in stated if doubt.weigh(*span) > MAX_DOUBT)])
+    return OwnWords("".join(_blank_spans(shown, others)), mixed or doubt.weight > 0)
 
 
 def drop_pasted(text: str) -> str:
@@ -154,8 +196,22 @@ def blank_pasted(text: str) -> str:
     own = _CAPITAL_ROWS.sub(_blank, _KEY_ROWS.sub(_blank, _COMMA_ROWS.sub(_blank, own)))
     if len(_SPEAKER_LINE.findall(own)) > 1 or _ROLE_LINE.search(own):
         own = _SPEAKER_LINE.sub(_blank, own)
+    own = "".join(_blank_spans(own, list(_find_below_pasted(text, own)))) if own != text else own
     own = _QUOTED_WORDS.sub(lambda match: match[0][0] + HIDDEN_LETTER * (len(match[0]) - 2) + match[0][-1], own)
     return own.replace("’", "'")
+
+
+def _find_below_pasted(text: str, own: str) -> Iterator[Span]:
+    """Yield the lines in the first person below a pasted line of the same paragraph: the text of a subtitle or a form."""
+    for paragraph in PARAGRAPH.finditer(text):
+        at, pasted = paragraph.start(), False
+        for line in paragraph[0].split("\n"):
+            span = at, at + len(line)
+            if pasted and cue("speaker").search(own, *span):
+                yield span
+            marked = line.lstrip().startswith(">")  # by itself, so that the next line is not of others
+            pasted = pasted or (not marked and bool(line.strip()) and not own[slice(*span)].strip())
+            at = span[1] + 1
 
 
 def find_announced(text: str, shown: str, before: Sequence[tuple[str, str]] = ()) -> tuple[list[Span], bool]:
@@ -171,7 +227,7 @@ def find_announced(text: str, shown: str, before: Sequence[tuple[str, str]] = ()
     spans = [*_find_after_cues(text, shown, sentences), *_find_before_cues(shown, sentences)]
     spans += [*find_framed(shown, sentences), *_find_foreign(text, shown)]
     mixed = bool(spans) or shown != text.replace("’", "'") or _is_doubtful(shown, sentences)
-    return merge_spans(spans), mixed
+    return merge_spans(_keep_aside(text, shown, spans)), mixed
 
 
 def weigh_doubt(shown: str, sentences: Sequence[Sentence], stated: Sequence[Span]) -> int:
@@ -190,6 +246,47 @@ def weigh_doubt(shown: str, sentences: Sequence[Sentence], stated: Sequence[Span
     before = [shown[max(0, shown.rfind("\n", 0, start) + 1) : start] for start, _ in stated]
     labels = [match["label"] for one in (*before, shown) if (match := _LABEL.match(one))]
     return weight + any(not cue("personal").search(one) and not cue("own_label").search(one) for one in labels)
+
+
+def _find_hidden(text: str, shown: str) -> Iterator[Span]:
+    """Yield the parts that are quoted or have the shape of a pasted text, unless they are short."""
+    for match in _HIDDEN.finditer(shown):
+        said = text[match.start() : match.end()]
+        if len(said) - said.count(" ") - said.count("\n") >= _MIN_OTHERS_CHARACTERS:
+            yield match.span()
+
+
+def _find_lead_end(shown: str, first: int) -> int:
+    """Return where the words before a text of others begin to announce it. 0 if they do not, or are a text themselves."""
+    head = shown[:first].rstrip(_OPENING_MARKS)
+    if len(head) > _MAX_LEAD_CHARACTERS or _BLANK_LINE.search(head):
+        return 0
+    sentences = split_sentences(head)
+    for sentence in sentences:
+        said = head[sentence.start : sentence.end + 2]
+        found = [match.start() for name in ("forward", "colon", "mentioned") if (match := cue(name).search(said))]
+        if found:
+            return sentence.start + min(found)
+    last = sentences[-1] if sentences else None
+    if last is None or not (last.is_question or asks("pointing", head[last.start : last.end])):
+        return 0
+    return last.start
+
+
+def _keep_aside(text: str, shown: str, spans: list[Span]) -> list[Span]:
+    """End a text of others before an aside of the speaker: behind quotation marks or a block, or in a last paragraph."""
+    closed = max((end for _, end in _find_hidden(text, shown)), default=None)
+    if closed is not None:
+        asides = (one.start for one in split_sentences(shown) if one.start >= closed - 1 and _is_aside(shown, one))
+        start = next(asides, None)
+    else:
+        last = max((match.end() for match in _BLANK_LINE.finditer(shown.rstrip())), default=None)
+        start = last if last and cue("parting").match(shown, last) else None
+    return spans if start is None else [(first, min(end, start)) for first, end in spans if first < start]
+
+
+def _is_aside(shown: str, sentence: Sentence) -> bool:
+    return cue("aside").search(shown[sentence.start : sentence.end]) is not None
 
 
 def _find_after_cues(text: str, shown: str, sentences: Sequence[Sentence]) -> Iterator[Span]:
@@ -267,7 +364,7 @@ def _is_doubtful(shown: str, sentences: Sequence[Sentence]) -> bool:
     """Check for signs too weak to blank anything, but too strong to delete something."""
     if len(shown.strip()) > MAX_EARNEST_CHARACTERS or is_prompt_injection(shown):
         return True
-    if any(
+    if len(_NUMBERED.findall(shown)) > 1 or any(
         pattern.search(shown) for pattern in (_RULE_LINE, _SPEAKER_LINE, _ROLE_LINE, shape("sign_off"), _UNCLOSED_QUOTE)
     ):
         return True

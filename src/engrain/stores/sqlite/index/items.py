@@ -200,8 +200,10 @@ class ItemTable:
         matching = self._profiles.match(where)
         return None if matching is None else Mask(mask.rows & matching[self._profile.values], False)
 
-    def mask_trusted(self, mask: Mask, trust: float) -> Mask:
-        return Mask(mask.rows & (self._profiles.trust.values >= trust)[self._profile.values], False)
+    def mask_trusted(self, mask: Mask, trust: float, foreign: int) -> Mask:
+        """The rows of the mask of at least this trust that have none of the foreign traits."""
+        trusted = (self._profiles.trust.values >= trust) & (self._profiles.traits.values & foreign == 0)
+        return Mask(mask.rows & trusted[self._profile.values], False)
 
     @property
     def bounds(self) -> dict[str, int]:

@@ -343,9 +343,12 @@ class Collection:
         rows = self._join(chosen, by_words, by_meaning, having)
         columns = items.read_columns(rows)
         full = max(len(by_words), len(by_meaning)) >= query.words.limit
-        if full and int((columns.trust >= query.trust).sum()) < query.min_trusted:
+        trusted = (columns.trust >= query.trust) & (columns.traits & query.foreign_traits == 0)
+        if full and int(trusted.sum()) < query.min_trusted:
             # Texts of others fill both arms: what the user said is searched for on its own.
-            more_words, more_meaning, more_cosines, _ = self._search_both(items.mask_trusted(chosen, query.trust))
+            more_words, more_meaning, more_cosines, _ = self._search_both(
+                items.mask_trusted(chosen, query.trust, query.foreign_traits)
+            )
             by_words, by_meaning = np.concatenate((by_words, more_words)), np.concatenate((by_meaning, more_meaning))
             cosines = np.concatenate((cosines, more_cosines))
             rows = self._join(chosen, by_words, by_meaning, having)
