@@ -77,8 +77,13 @@ def serve() -> None:
 
 
 def restore_old_order() -> None:
-    """Rank as commit 5b409386: no frames, conditions, turn before, pairs for summaries, nor current ones first."""
+    """Rank as commit 5b409386: no frames, conditions, turn before, pairs for summaries, nor current ones first;
+    orders of anybody count.
+
+    Imported wishes, which are never shown, take places among the standing wishes as they did then.
+    """
     from engrain.retrieval import query, ranking, search, selection
+    from engrain.tiers import sessions
 
     ranking.WEIGHTS |= {"words before": 0.5, "cover before": 0.0}
     ranking._WEIGHT_COLUMN = np.array(list(ranking.WEIGHTS.values()))[:, None]
@@ -87,6 +92,8 @@ def restore_old_order() -> None:
     query._strip_frame = lambda asked, _languages: asked
     selection._add_replies = lambda order, _reply: order
     search.MIN_COMPARED = 0
+    ranking.TRUST = {"agent": 0.0}
+    sessions._TRUSTED = sessions._KNOWN
 
 
 def _prepare() -> PreparedEmbedder:

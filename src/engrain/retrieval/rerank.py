@@ -74,10 +74,9 @@ def _compare_words(
     A word that the reply meets instead counts against a turn: the reply is the answer.
     """
     pool = [row for row in best if len(items[row].text) <= MAX_CHARACTERS][:POOL_SIZE]
-    (asked,) = parts.embed_words([text], MAX_WORDS)
-    if not len(asked) or not pool:
+    asked, *vectors = parts.embed_words([text, *(items[row].text for row in pool)], MAX_WORDS)
+    if not len(asked):
         return ranking
-    vectors = parts.embed_words([items[row].text for row in pool], MAX_WORDS)
     met = {row: _find_best_matches(asked, words) for row, words in zip(pool, vectors, strict=True)}
     own, before, after = np.zeros((3, len(ranking.score)))
     table = ranking.table
