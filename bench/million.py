@@ -1,8 +1,9 @@
 """A million items with given vectors, in one scope or in a thousand: what it takes to load, open and recall.
 
-    python bench/million.py FOLDER [--scopes 1|1000] [--items 1000000] [--cap BYTES]
+    python bench/million.py FOLDER [--scopes 1|1000] [--items 1000000] [--cap BYTES] [--part ITEMS]
 
-The store is made in FOLDER if it is not there yet, and kept. Recall is measured in a process of its own: CPU of the
+The store is made in FOLDER if it is not there yet, and kept. With --part a run loads so many items and ends; the next
+run goes on from there. Recall is measured in a process of its own: CPU of the
 whole process, queries not asked before. With --cap the memory that search may hold is limited.
 """
 
@@ -29,12 +30,12 @@ BATCH = 5_000
 QUERIES = 200
 
 
-def fill(path: Path, items: int, scopes: int) -> float:
-    """Remember the items, a thousand of one scope after the other: seconds."""
+def fill(path: Path, start_at: int, end: int, scopes: int) -> tuple[float, float]:
+    """Remember these items, a thousand of one scope after the other: seconds, and seconds of CPU."""
     embedder = PreparedEmbedder(open_embedder(Settings()).model)
-    corpus, began = Corpus(embedder.model.dimension), time.perf_counter()
+    corpus, began, cpu = Corpus(embedder.model.dimension), time.perf_counter(), time.process_time()
     with Store(path, embedder=embedder, background=False) as store:
-        for first in range(0, items, BATCH):
+        for first in range(start_at, end, BATCH):
             texts, vectors = corpus.items(first, BATCH)
             embedder.prepare(texts, vectors)
             notes = turns(texts, first)
@@ -42,7 +43,7 @@ def fill(path: Path, items: int, scopes: int) -> float:
                 user = str((first + start) // BLOCK % scopes)
                 store.memory(user=user).remember_many(notes[start : start + BLOCK])
             embedder.clear()
-    return time.perf_counter() - began
+    return time.perf_counter() - began, time.process_time() - cpu
 
 
 def read_memory() -> dict[str, float]:
@@ -87,6 +88,7 @@ def main() -> None:
     parser.add_argument("--scopes", type=int, default=1)
     parser.add_argument("--items", type=int, default=1_000_000)
     parser.add_argument("--cap", type=int, default=1 << 30)
+    parser.add_argument("--part", type=int, default=1_000_000)
     parser.add_argument("--measure", action="store_true", help="only measure, in this process")
     given = parser.parse_args()
     path = given.folder / f"{given.items}-in-{given.scopes}.db"
@@ -94,8 +96,15 @@ def main() -> None:
         measure(str(path), given.scopes, given.cap)
         return
     given.folder.mkdir(parents=True, exist_ok=True)
-    if not path.exists():
-        print(f"loaded in {fill(path, given.items, given.scopes):,.0f} s")  # noqa: T201
+    state = path.with_suffix(".loaded")
+    loaded = int(state.read_text()) if state.exists() else 0
+    if loaded < given.items:
+        end = min(loaded + given.part, given.items)
+        wall, cpu = fill(path, loaded, end, given.scopes)
+        state.write_text(str(end))
+        print(f"{end:,} loaded, the last {end - loaded:,} in {wall:,.0f} s, {cpu:,.0f} s of CPU", flush=True)  # noqa: T201
+        if end < given.items:
+            return
     print(f"file: {path.stat().st_size / 1e9:.2f} GB")  # noqa: T201
     subprocess.run([sys.executable, __file__, *sys.argv[1:], "--measure"], check=True)
 

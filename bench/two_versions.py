@@ -4,6 +4,8 @@
 
 OLD_SRC is the `src` of the older version; the newer one is that of this file. Each runs in a process of its own, and
 the two take every query in turns. No query is asked twice. Scores may differ by 1e-6, everything else must be equal.
+The older version makes the stores of turns, of folders and of all kinds. With --old-order the newer one ranks as commit
+5b409386 did: what it does faster is compared then, not what it orders otherwise.
 With --servers: Postgres, Redis for episodes, Chroma for vectors, and all three together (PYTHONPATH=tests).
 """
 
@@ -19,7 +21,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -53,10 +55,15 @@ def serve() -> None:
     opened: Memory | None = None
     for line in sys.stdin:
         asked = json.loads(line)
-        if "open" in asked:
+        if "fill" in asked:
+            FILLS[asked.pop("fill")](**asked)
+            answer: Asked = {}
+        elif "open" in asked:
+            if asked.pop("old_order"):
+                restore_old_order()
             embedder = open_embedder(Settings()) if asked.pop("real") else _prepare()
             opened = Memory(asked["open"], user=asked["user"], embedder=embedder, background=False, clock=lambda: NOW)
-            answer: Asked = {}
+            answer = {}
         else:
             assert opened is not None
             vector = asked.pop("vector", None)
@@ -67,6 +74,26 @@ def serve() -> None:
             answer = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall, "found": _describe(found)}
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
+
+
+def restore_old_order() -> None:
+    """Rank as commit 5b409386: no frames, conditions, turn before, pairs for summaries, nor current ones first;
+    orders of anybody count.
+
+    Imported wishes, which are never shown, take places among the standing wishes as they did then.
+    """
+    from engrain.retrieval import query, ranking, search, selection
+    from engrain.tiers import sessions
+
+    ranking.WEIGHTS |= {"words before": 0.5, "cover before": 0.0}
+    ranking._WEIGHT_COLUMN = np.array(list(ranking.WEIGHTS.values()))[:, None]
+    advice = property(lambda one: "request" in one.asks and "looks_back" not in one.asks)
+    query.Question.looks_forward = advice  # type: ignore[assignment, method-assign]
+    query._strip_frame = lambda asked, _languages: asked
+    selection._add_replies = lambda order, _reply: order
+    search.MIN_COMPARED = 0
+    ranking.TRUST = {"agent": 0.0}
+    sessions._TRUSTED = sessions._KNOWN
 
 
 def _prepare() -> PreparedEmbedder:
@@ -112,12 +139,12 @@ class Version:
 
 @contextmanager
 def open_versions(
-    sources: tuple[Path, Path], stores: tuple[str, str], user: str, real: bool
+    sources: tuple[Path, Path], stores: tuple[str, str], user: str, real: bool = False, old_order: bool = False
 ) -> Iterator[list[Version]]:
     versions = [Version(source) for source in sources]
     try:
-        for version, store in zip(versions, stores, strict=True):
-            version.ask({"open": store, "user": user, "real": real})
+        for version, store, restored in zip(versions, stores, (False, old_order), strict=True):
+            version.ask({"open": store, "user": user, "real": real, "old_order": restored})
         yield versions
     finally:
         for version in versions:
@@ -262,6 +289,22 @@ def fill_mixed(location: str, items: int, seed: int) -> None:
             memory.end_session()
 
 
+def fill_folder(location: str, folder: str) -> None:
+    read, embedder = read_folder(Path(folder)), open_embedder(Settings())
+    for space in read.spaces:
+        with Memory(location, user=space, embedder=embedder, background=False) as memory:
+            memory.remember_many([doc.note for doc in read.docs_of(space)])
+
+
+FILLS: dict[str, Callable[..., None]] = {"turns": fill_turns, "mixed": fill_mixed, "folder": fill_folder}
+
+
+def fill_by(source: Path, **asked: Any) -> None:
+    version = Version(source.resolve())
+    version.ask(asked)
+    version.close()
+
+
 def ask_mixed(count: int, seed: int) -> list[Asked]:
     chance = random.Random(seed)
     words = Corpus(384).vocabulary[:400]
@@ -304,16 +347,13 @@ def copy_store(path: Path) -> tuple[str, str]:
 def run_folder(folder: Path, given: argparse.Namespace, sources: tuple[Path, Path]) -> Iterator[tuple[str, Asked]]:
     read, path = read_folder(folder), given.work / f"{folder.name}.db"
     if not path.exists():
-        embedder = open_embedder(Settings())
-        for space in read.spaces:
-            with Memory(path, user=space, embedder=embedder, background=False) as memory:
-                memory.remember_many([doc.note for doc in read.docs_of(space)])
+        fill_by(given.old, fill="folder", location=str(path), folder=str(folder))
     together: list[Asked] = []
     for space in read.spaces:
         questions = [one.text for one in read.questions if one.space == space]
         stores = copy_store(path)
-        with open_versions(sources, stores, space, real=True) as versions:
-            together.append(compare(versions, ask_folder(questions[: given.queries]), given.turn))
+        with open_versions(sources, stores, space, True, given.old_order) as versions:
+            together.append(compare(versions, ask_folder(questions[given.skip :][: given.queries]), given.turn))
     found = {
         name: statistics.fmean(one[name] for one in together)
         for name in together[0]
@@ -349,7 +389,7 @@ def run_servers(given: argparse.Namespace, sources: tuple[Path, Path]) -> Iterat
         with Memory(path, user="bench", embedder=_prepare(), background=False) as memory:
             while memory.store.services.feed and memory.store.services.feed.feed(1_000):
                 pass
-        with open_versions(sources, (str(path), str(path)), "bench", real=False) as versions:
+        with open_versions(sources, (str(path), str(path)), "bench", False, given.old_order) as versions:
             yield name, compare(versions, ask_turns(corpus, given.queries, SEED + number), given.turn)
 
 
@@ -363,6 +403,8 @@ def main() -> None:
     parser.add_argument("--mixed", type=int, default=0, metavar="N", help="so many stores of all kinds of items")
     parser.add_argument("--servers", action="store_true")
     parser.add_argument("--folders", nargs="*", type=Path, default=[])
+    parser.add_argument("--old-order", action="store_true")
+    parser.add_argument("--skip", type=int, default=0, help="so many questions of each space of a folder")
     parser.add_argument("--queries", type=int, default=300)
     parser.add_argument("--turn", type=int, default=1, help="so many queries before the other version has its turn")
     parser.add_argument("--work", type=Path, required=True, help="where stores are made, and kept for the next run")
@@ -386,17 +428,17 @@ def run_all(given: argparse.Namespace, sources: tuple[Path, Path]) -> Iterator[t
     for items in [int(part) for part in given.items.split(",") if part]:
         path = given.work / f"turns-{items}.db"
         if not path.exists():
-            fill_turns(str(path), items)
+            fill_by(given.old, fill="turns", location=str(path), items=items)
         for user in ("bench", "small") if items >= 100_000 else ("bench",):
             seed = int.from_bytes(hashlib.blake2b(f"{user}{items}".encode(), digest_size=4).digest(), "big")
-            with open_versions(sources, copy_store(path), user, real=False) as versions:
+            with open_versions(sources, copy_store(path), user, False, given.old_order) as versions:
                 name = f"{items:,} turns" if user == "bench" else f"1 % of {items:,}"
                 yield name, compare(versions, ask_turns(corpus, given.queries, seed), given.turn)
     for number in range(given.mixed):
         path = given.work / f"mixed-{number}.db"
         if not path.exists():
-            fill_mixed(str(path), 300 + 900 * number, number)
-        with open_versions(sources, copy_store(path), "bench", real=False) as versions:
+            fill_by(given.old, fill="mixed", location=str(path), items=300 + 900 * number, seed=number)
+        with open_versions(sources, copy_store(path), "bench", False, given.old_order) as versions:
             yield f"mixed {300 + 900 * number:,}", compare(versions, ask_mixed(given.queries, number), given.turn)
     for folder in given.folders:
         yield from run_folder(folder, given, sources)

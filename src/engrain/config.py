@@ -62,7 +62,7 @@ class Settings:
     model_url: str | None = None
     reranker: Any = None
     reranker_url: str | None = None
-    reranker_timeout: int = 5
+    reranker_timeout: float = 5
     cache_bytes: int = DEFAULT_CACHE_BYTES
     engine: SqliteEngine = "auto"
     key: str | None = field(default=None, repr=False)
@@ -71,7 +71,7 @@ class Settings:
     redact: Any = ()
     count_tokens: Callable[[str], int] | None = None
     read_only: bool = False
-    timeout: int = 30
+    timeout: float = 30
     retries: int = 3
 
     @property
@@ -96,7 +96,7 @@ _TABLES: Mapping[str, Mapping[str, str]] = {
 _OBJECTS = ("before", "use", "redact", "count", "key")
 _TYPES: Mapping[str, type] = {
     "read_only": bool, "cache_bytes": int, "dimension": int, "redact": list,
-    "timeout": int, "retries": int,
+    "timeout": float, "retries": int,
 }  # fmt: skip  # or str
 
 
@@ -186,6 +186,7 @@ def _check_type(path: str, table: str, key: str, value: object) -> object:
     if key in ("count", "key"):
         raise ConfigError(f"{path}: {key!r} in [{table}] can only be set by a program, not in a file.")
     wanted = _TYPES.get(key, str)
+    value = float(value) if wanted is float and isinstance(value, int) and not isinstance(value, bool) else value
     if not isinstance(value, wanted) or isinstance(value, bool) is not (wanted is bool):
         raise ConfigError(f"{path}: {key!r} in [{table}] must be {wanted.__name__}, not {value!r}.")
     if key == "dimension" and not 0 < value <= MAX_DIMENSIONS:  # type: ignore[operator]

@@ -173,7 +173,11 @@ def _open_model(model: Model | str | None, chosen: Settings) -> Model | None:
 
 def _open_reranker(chosen: Settings, model: Model | None) -> Reranker | None:
     named: Reranker | str | None = chosen.reranker
-    if named is None or not isinstance(named, str):
+    if named is None:
+        return None
+    if not isinstance(named, str):
+        if not isinstance(getattr(named, "name", None), str) or not callable(getattr(named, "score", None)):
+            raise ConfigError(f"a reranker has a name and a method score(query, texts): {named!r} has not both.")
         return named
     from engrain.providers.rerankers import open_reranker
 

@@ -69,6 +69,7 @@ THROUGH_VERBS = {
     "engrain.providers.embeddings_http.ServedEmbedder.embed": "sends the text to a server",
     "engrain.providers.embeddings_http.ServedEmbedder.windows": "split_windows",
     "engrain.providers.local.QueryCache.embed": "looks the text up",
+    "engrain.providers.local.WordCache.embed": "looks the text up",
     "engrain.providers.local.LocalEmbedder.embed": "LocalEmbedder.windows, then at most 256 tokens at once",
     "engrain.providers.local.LocalEmbedder.read_text": "LocalEmbedder.windows, then at most 256 tokens at once",
     "engrain.providers.local.LocalEmbedder.embed_parts": "a message of at most 300 characters",

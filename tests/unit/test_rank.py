@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from examples import for_each
 
+from engrain import Memory
 from engrain.core.model.queries import EmbeddingModel, Sketch, WordHit, WordMatches
 from engrain.core.rules.statements import CONDITION, INSTRUCTION, IS_QUESTION, NUMBER_OR_TIME, PREFERENCE
 from engrain.core.text.tokenizer import extract_terms
@@ -249,6 +250,40 @@ def test_a_standing_order_with_a_condition_applies_to_questions_that_do_not_look
     assert weigh("When is the parcel due?", dict.fromkeys("abc", 0.2)) == [0, 0, 0], "another subject"
     assert weigh("When did I say the parcel is due?", near) == [0, 0, 0]
     assert weigh("Can you recommend a parcel service?", near) == [4.3, 4.3, 0]
+
+
+@pytest.mark.parametrize(
+    ("orders", "question"),
+    [
+        (
+            (
+                "Wenn ich nach Rechnungen frage, nenne immer das Datum.",
+                "Wenn ich nach Rezepten frage, gib immer Gramm an.",
+            ),
+            "Welche Rechnungen sind noch offen?",
+        ),
+        (
+            ("Cuando pregunte por facturas, añade siempre la fecha.", "Si te pido recetas, usa siempre gramos."),
+            "¿Qué facturas quedan pendientes?",
+        ),
+        (
+            (
+                "Quand je parle de factures, ajoute toujours la date.",
+                "Si je te demande des recettes, mets toujours des grammes.",
+            ),
+            "Quelles factures restent à payer ?",
+        ),
+    ],
+)
+def test_a_standing_order_in_another_language_applies_to_its_subject_alone(
+    orders: tuple[str, str], question: str
+) -> None:
+    with Memory(":memory:", user="ana") as memory:
+        for order in orders:
+            memory.remember(order)
+        found = {hit.item.text: hit for hit in memory.recall(question, min_relevance=0)}
+        assert found[orders[0]].arms["instruction"] > 2
+        assert "instruction" not in found[orders[1]].arms
 
 
 def test_a_summary_takes_each_turn_with_its_reply() -> None:

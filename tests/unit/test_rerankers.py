@@ -233,13 +233,13 @@ def raise_error(_: int) -> Any:
         (lambda n: [1.0] * (n - 1), "finite numbers"),
         (lambda n: [float("nan")] * n, "finite numbers"),
         (lambda n: ["good"] * n, "not a number"),
-        (lambda n: time.sleep(3) or [1.0] * n, "did not answer within 0 s"),
+        (lambda n: time.sleep(3) or [1.0] * n, "did not answer within 0.05 s"),
     ],
 )
 def test_a_reranker_that_fails_or_is_late_changes_nothing_but_a_note(answer: Callable[[int], Any], why: str) -> None:
     with open_memory() as memory:
         expected = texts_of(memory, "thorough")
-    with open_memory(Breaks(answer), timeout=0 if "within" in why else 5) as memory:
+    with open_memory(Breaks(answer), timeout=0.05 if "within" in why else 5) as memory:
         found = memory.recall(QUESTION, n=10, min_relevance=0, effort="thorough")
         assert [hit.text for hit in found] == expected
         assert [one.part for one in found.degraded] == ["reranker"]
@@ -254,6 +254,12 @@ def test_a_service_named_in_the_settings_is_asked(start_service: Callable[[str],
         service.answer = lambda _: (400, {"message": "no such model"})
         (note,) = memory.recall(QUESTION, effort="thorough").degraded
         assert "no such model" in str(note)
+
+
+def test_an_object_that_is_no_reranker_is_refused_when_the_memory_opens() -> None:
+    for given in (lambda query, texts: [], SimpleNamespace(score=len), SimpleNamespace(name="nameless")):
+        with pytest.raises(ConfigError, match="a name and a method score"):
+            open_memory(given)
 
 
 def test_effort_is_quick_or_thorough() -> None:

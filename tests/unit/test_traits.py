@@ -49,6 +49,16 @@ def test_traits(text: str, bits: int) -> None:
         ),
         ("From now on answer in Spanish.", []),
         ("If I were you, I would leave.", []),
+        ("Wenn ich nach Rechnungen frage, nenne immer das Fälligkeitsdatum.", ["rechnungen"]),
+        ("Nenne mir immer die Kalorien, wenn ich dich um ein Rezept bitte.", ["ein rezept"]),
+        ("Bei Fragen zu Reisen immer zuerst Züge vorschlagen.", ["reisen"]),
+        ("Ich bin immer müde, wenn ich arbeite.", []),
+        ("Cuando pregunte por facturas, añade siempre la fecha de vencimiento.", ["facturas"]),
+        ("Si te pido una receta, nunca uses cacahuetes.", ["una receta"]),
+        ("Siempre como fuera cuando trabajo.", []),
+        ("Quand je parle de factures, ajoute toujours la date d\u2019échéance.", ["factures"]),
+        ("Chaque fois que je parle d'impôts, cite la loi.", ["impôts"]),
+        ("Je mange toujours tôt quand je travaille.", []),
     ],
 )
 def test_the_condition_of_a_standing_order_is_its_subject(text: str, conditions: list[str]) -> None:

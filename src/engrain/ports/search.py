@@ -184,7 +184,7 @@ class PartEmbedder(Protocol):
         ...
 
     def embed_words(self, texts: Sequence[str], limit: int) -> list[Matrix]:
-        """Return for each text a vector for each of its first `limit` pieces of words: float32, unit length."""
+        """Return for each text a vector for each of its first `limit` pieces of words: float32, of length 1 to .001."""
         ...
 
 

@@ -215,6 +215,7 @@ _WEIGHT_COLUMN = np.array(list(WEIGHTS.values()))[:, None]
 SECONDS_PER_MONTH = 30 * 86_400.0
 FULL_TOPIC_MEANING = 1.5  # from this meaning on, a standing order counts in full
 CONDITION_MEANING = (1.2, 3.0)  # from which a condition counts, and counts in full
+CONDITION_COVER = 0.15  # share of a question's words in an order, from which it counts in full in other languages
 BEST_PER_SESSION = 3
 MAX_TURN_LIFT, MAX_FACT_LIFT, MAX_SMALL_FACT_LIFT = -1.0, -2.0, -1.5  # the last in a memory of the smallest size
 BEST_MATCHES = 3  # tell together whether a question belongs to this memory: a single one may be chance
@@ -286,7 +287,9 @@ def _weigh_standing_orders(table: CandidateTable, question: Question) -> Floats:
         topical: Floats = np.clip(table.meaning / FULL_TOPIC_MEANING, 0, 1) * trusted
         return topical
     least, full = CONDITION_MEANING
-    met = np.clip((table.meaning - least) / (full - least), 0, 1)
+    met = np.clip((table.meaning - table.background - least) / (full - least), 0, 1)
+    if table.background > 0:  # there meaning tells subjects apart badly: a common word counts as well
+        met = np.maximum(met, np.clip(table.cover_unnamed / CONDITION_COVER, 0, 1))
     applying: Floats = met * _has_trait(table.items.traits, CONDITION) * trusted
     return applying
 

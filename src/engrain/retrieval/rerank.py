@@ -22,17 +22,20 @@ if TYPE_CHECKING:
     from engrain.ports import Services
     from engrain.ports.reranker import Reranker
     from engrain.retrieval.query import Question
-    from engrain.retrieval.ranking import Floats, Matrix
+    from engrain.retrieval.ranking import Floats
 
 POOL_SIZE = 30
 MAX_LOADED = 60  # of which the short ones are compared
 # A longer text keeps its place: the best match of each word says little among many words.
 MAX_CHARACTERS, MAX_WORDS = 300, 64
 MAX_BEFORE_CHARACTERS = 400  # of the turn before, for the reranker
-USUAL_MATCH = 0.33  # of the words of a question in a candidate that is not the answer
+MIN_SHORT_SHARE = 0.75  # of the best 30: among longer texts the short ones alone would change places
+USUAL_MATCH, USUAL_REVERSE = 0.33, 0.35  # in a candidate that is not the answer
 # Learnt like the weights of ranking.py, and with them: the words compared stand in for a part of these.
-MATCH_WEIGHT, BEFORE_WEIGHT, AFTER_WEIGHT = 2.0, 7.0, -4.0
-REWEIGHTED = {"words": 0.85, "words before": 0.0}
+MATCH_WEIGHT, BEFORE_WEIGHT, AFTER_WEIGHT, REVERSE_WEIGHT = 11.6, 5.7, 1.3, -3.6
+REWEIGHTED = {
+    "meaning": 0.3, "words": 0.78, "cover": 0.2, "words before": 0.3, "cover before": 0.7, "words after": 0.3,
+}  # fmt: skip
 MAX_DEVIATIONS = 1.5  # that a reranker may move a candidate: one high score among zeros must not decide alone
 
 NOTHING_TO_ADD = "the embedder has no vectors of words, and no reranker is set"
@@ -69,41 +72,36 @@ def rerank(
 def _compare_words(
     ranking: Ranking, best: Sequence[int], items: dict[int, Item], text: str, parts: PartEmbedder
 ) -> Ranking:
-    """Add how well each word of the question is met in a short text, and in the turn that it replies to.
+    """Add how well each word of the question is met in a short text, in the turn before it and in the reply.
 
-    A word that the reply meets instead counts against a turn: the reply is the answer.
+    Words of the text that the question nearly repeats count against it: it may be the same question.
     """
-    pool = [row for row in best if len(items[row].text) <= MAX_CHARACTERS][:POOL_SIZE]
-    (asked,) = parts.embed_words([text], MAX_WORDS)
-    if not len(asked) or not pool:
+    is_short = [len(items[row].text) <= MAX_CHARACTERS for row in best]
+    pool = [row for row, short in zip(best, is_short, strict=True) if short][:POOL_SIZE]
+    if sum(is_short[:POOL_SIZE]) < MIN_SHORT_SHARE * len(is_short[:POOL_SIZE]):
         return ranking
-    vectors = parts.embed_words([items[row].text for row in pool], MAX_WORDS)
-    met = {row: _find_best_matches(asked, words) for row, words in zip(pool, vectors, strict=True)}
-    own, before, after = np.zeros((3, len(ranking.score)))
+    asked, *vectors = parts.embed_words([text, *(items[row].text for row in pool)], MAX_WORDS)
+    if not len(asked):
+        return ranking
+    cosines = {row: asked @ words.T for row, words in zip(pool, vectors, strict=True) if len(words)}
+    met = {row: one.max(axis=1).astype(np.float64) for row, one in cosines.items()}
+    own, before, after, reverse = np.zeros((4, len(ranking.score)))
     table = ranking.table
-    for row in pool:
-        own[row] = met[row].mean() - USUAL_MATCH
+    for row, one in cosines.items():
+        own[row], reverse[row] = met[row].mean() - USUAL_MATCH, one.max(axis=0).mean() - USUAL_REVERSE
         before[row], after[row] = (
             np.maximum(met[row], met[other]).mean() - met[row].mean() if (other := int(others[row])) in met else 0.0
             for others in (table.replies_to, table.reply)
         )
     changed = ranking.parts.copy()
     for name, factor in REWEIGHTED.items():
-        changed[pool, ranking.names.index(name)] *= factor
+        changed[list(cosines), ranking.names.index(name)] *= factor
     added = {
-        "words compared": MATCH_WEIGHT * own,
+        "words compared": MATCH_WEIGHT * own + REVERSE_WEIGHT * reverse,
         "words compared before": BEFORE_WEIGHT * before,
         "words compared after": AFTER_WEIGHT * after,
     }
     return _add_parts(replace(ranking, parts=changed), added)
-
-
-def _find_best_matches(asked: Matrix, words: Matrix) -> Floats:
-    """Return for each word of the question the cosine of the nearest word of a text."""
-    if not len(words):
-        return np.zeros(len(asked))
-    nearest: Floats = (asked @ words.T).max(axis=1).astype(np.float64)
-    return nearest
 
 
 def _add_parts(ranking: Ranking, added: dict[str, Floats]) -> Ranking:

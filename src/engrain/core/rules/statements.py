@@ -47,7 +47,8 @@ def find_conditions(text: str) -> list[str]:
     head, known = text[:_MAX_READ_CHARACTERS].lower().replace("\u2019", "'"), load_languages()
     if not _matches("condition", head, known) or not _matches("instruction", head, known):
         return []
-    found = (match["subject"].strip() for match in known.statements["condition"].finditer(head))
+    # Each language has a group of its own, and one match has one of them.
+    found = (match[match.lastindex or 0].strip() for match in known.statements["condition"].finditer(head))
     return list(dict.fromkeys(filter(None, found)))[:MAX_CONDITIONS]
 
 
