@@ -166,7 +166,8 @@ class Connection:
                     max_keepalive_connections=MAX_CONNECTIONS,
                     keepalive_expiry=KEEP_ALIVE_SECONDS,
                 )
-                transport = httpx.HTTPTransport(uds=self._socket, limits=limits) if self._socket else None
+                # A socket has no TLS: to load certificates for it takes longer than most verbs.
+                transport = httpx.HTTPTransport(verify=False, uds=self._socket, limits=limits) if self._socket else None
                 self._client = httpx.Client(transport=transport, limits=limits, trust_env=self._socket is None)
             return self._client
 
