@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -92,6 +93,12 @@ def test_reads_need_the_key_s_leave(server: RunningServer) -> None:
             (hit,) = memory.recall("Where is the office in Quito?").hits
             assert (hit.scope, memory.get(hit.item.id).text) == (team, "The office is in Quito.")
             assert memory.list() == []
+
+
+def test_a_server_without_tls_needs_no_certificates(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ssl, "create_default_context", lambda **_: pytest.fail("certificates were loaded"))
+    with Memory(server.url, api_key=server.add_key("ana", user="ana")) as memory:
+        assert memory.list() == []
 
 
 def test_a_limit_is_waited_for_and_then_an_error(server: RunningServer) -> None:
