@@ -103,7 +103,7 @@ def test_a_server_without_tls_needs_no_certificates(server: RunningServer, monke
 
 def test_a_limit_is_waited_for_and_then_an_error(server: RunningServer) -> None:
     key = server.add_key("slow", user="ana", limits=KeyLimits(requests_per_second=2, items_per_day=1))
-    with Memory(server.url, api_key=key, settings={"client": {"timeout": 5}}) as memory:
+    with Memory(server.url, api_key=key, settings={"client": {"timeout": 60}}) as memory:
         began = time.monotonic()
         for _ in range(4):
             memory.list()
@@ -152,7 +152,8 @@ def answers(*script: Any) -> Iterator[tuple[Memory, Answers]]:
     thread = threading.Thread(target=httpd.serve_forever)
     thread.start()
     try:
-        with Memory(f"http://127.0.0.1:{httpd.server_port}/base/", user="ana", settings=QUICK) as memory:
+        patient = {"client": {"timeout": 60, "retries": 2}}
+        with Memory(f"http://127.0.0.1:{httpd.server_port}/base/", user="ana", settings=patient) as memory:
             yield memory, httpd
     finally:
         httpd.shutdown()
