@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -94,9 +95,15 @@ def test_reads_need_the_key_s_leave(server: RunningServer) -> None:
             assert memory.list() == []
 
 
+def test_a_server_without_tls_needs_no_certificates(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ssl, "create_default_context", lambda **_: pytest.fail("certificates were loaded"))
+    with Memory(server.url, api_key=server.add_key("ana", user="ana")) as memory:
+        assert memory.list() == []
+
+
 def test_a_limit_is_waited_for_and_then_an_error(server: RunningServer) -> None:
     key = server.add_key("slow", user="ana", limits=KeyLimits(requests_per_second=2, items_per_day=1))
-    with Memory(server.url, api_key=key, settings={"client": {"timeout": 5}}) as memory:
+    with Memory(server.url, api_key=key, settings={"client": {"timeout": 60}}) as memory:
         began = time.monotonic()
         for _ in range(4):
             memory.list()
@@ -145,7 +152,8 @@ def answers(*script: Any) -> Iterator[tuple[Memory, Answers]]:
     thread = threading.Thread(target=httpd.serve_forever)
     thread.start()
     try:
-        with Memory(f"http://127.0.0.1:{httpd.server_port}/base/", user="ana", settings=QUICK) as memory:
+        patient = {"client": {"timeout": 60, "retries": 2}}
+        with Memory(f"http://127.0.0.1:{httpd.server_port}/base/", user="ana", settings=patient) as memory:
             yield memory, httpd
     finally:
         httpd.shutdown()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
+from pathlib import Path
 
+import pytest
 from examples import for_each
-from server_kit import SAME_AS
+from pydantic import BaseModel
+from server_kit import SAME_AS, run_server
 
 from engrain import Memory, Store
 from engrain.core.http_routes import NOT_SERVED, ROUTES, Route
@@ -68,3 +71,18 @@ def test_the_scope_is_never_a_parameter_outside_of_the_whole_store() -> None:
     for route in ROUTES:
         if not route.whole_store:
             assert not {"user", "agent", "tenant", "scope", "reads"} & set(ServedVerb(route).parameters), route.path
+
+
+def test_a_server_starts_without_its_openapi_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To make it takes longer than all the rest of the start."""
+    monkeypatch.setattr("engrain.server.app.build_openapi", lambda _: pytest.fail("nobody has asked for it"))
+    with run_server(tmp_path) as server:
+        assert server.client().get("/healthz").is_success
+
+
+def test_the_types_of_a_query_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with run_server(tmp_path) as server:
+        client = server.client(server.add_key("ana", user="ana"))
+        assert client.get("/v1/items?limit=1").is_success
+        monkeypatch.setattr(BaseModel, "model_json_schema", lambda *_: pytest.fail("a schema for each request"))
+        assert client.get("/v1/items?limit=1").is_success

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from starlette.requests import Request
@@ -105,9 +106,7 @@ class HttpApi:
         self._access = access
         self._views = Views(store)
         self._limiter = Limiter()
-        endpoints = build_endpoints()
-        self._router = Router(endpoints)
-        self._openapi = to_json(build_openapi(endpoints))
+        self._router = Router(build_endpoints())
         self._own_pages: Mapping[str, Callable[[Request], Any]] = {
             "/healthz": self._answer_health,
             "/readyz": self._answer_readiness,
@@ -289,7 +288,13 @@ class HttpApi:
         return Response(self.metrics.render(gauges), media_type=METRICS_TYPE)
 
     async def _answer_openapi(self, request: Request) -> Response:
-        return Response(self._openapi, media_type=JSON_TYPE)
+        return Response(await asyncio.to_thread(_write_openapi), media_type=JSON_TYPE)
+
+
+@cache
+def _write_openapi() -> bytes:
+    """Write the document when it is first asked for: most servers start without a reader of it."""
+    return to_json(build_openapi(build_endpoints()))
 
 
 def log_access(method: str, trace: Trace, status: int) -> None:

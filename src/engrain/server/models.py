@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError, create_model
@@ -187,6 +188,7 @@ def _report_errors(error: ValidationError) -> Problem:
     return Problem(422, f"{detail}.", name, more={"values": lines})
 
 
+@cache
 def _read_types(model: type[BaseModel]) -> dict[str, str]:
     """Return the JSON type of each field."""
     properties = model.model_json_schema()["properties"] if model.model_fields else {}
