@@ -19,7 +19,7 @@ _MIN_VERSE_LINES, _MIN_VERSE_COMMAS, _MAX_VERSE_WORDS = 3, 2, 12
 _MAX_LIST_LABEL_WORDS = 3
 # The words before a colon, from the start of their sentence. A list may label its entries.
 _LEAD = re.compile(
-    r"(?:^|(?<=[.!?…] )|(?<=[—–;] ))[ \t]*(?P<bullet>[-*•])?[^\w\n]{0,4}(?P<lead>[^\n:.!?]{2,100})"
+    r"(?:^|(?<=[.!?…] )|(?<=[—–;] ))[ \t]*(?P<bullet>[-*•])?[^\w\n]{0,4}(?P<lead>[^\n:.!?]{1,100})"
     r":(?=[ \t]*(?P<rest>[^\s/]?))",
     re.MULTILINE,
 )
