@@ -23,9 +23,12 @@ from engrain.memory.restore import restore_backup
 FEW = 40  # files of each reader by default; all of them in the long suites
 SEED = 13
 # Raw JSON, since some of it cannot be written from Python.
-VALUES = """null true -1 9223372036854775808 1.5 "" [] [[]] {} [null] NaN Infinity 1e999 "NaN" "\\u0000" "\\ud800"
+VALUES = (
+    """null true -1 9223372036854775808 1.5 "" [] [[]] {} [null] NaN Infinity 1e999 "NaN" "\\u0000" "\\ud800"
     {"a":{"b":[1]}} "2026-13-45T99:99:99Z" "0001-01-01T00:00:00-23:59" "9999-12-31T23:59:59+23:59" "__class__"
-    {"$ref":"file:///etc/passwd"} [{"x":1}]""".split() + ["1" * 5_000, json.dumps("x" * 70_000)]
+    {"$ref":"file:///etc/passwd"} [{"x":1}]""".split()
+    + ["1" * 5_000, json.dumps("x" * 70_000)]
+)
 GAP = "@@@"
 NOTES: list[dict[str, Any]] = [
     {"text": "Ana likes tea.", name: value}
@@ -101,7 +104,9 @@ def seal(manifest: dict[str, Any], lines: list[str]) -> str:
     for line in lines:
         kind = json.loads(line, parse_int=float).get("row")
         sums.add(kind if isinstance(kind, str) else "item", line.encode() + b"\n")
-    return "\n".join([json.dumps({**manifest, "rows": sums.rows, "hashes": sums.hashes, "hash": sums.hash}), *lines, ""])
+    return "\n".join(
+        [json.dumps({**manifest, "rows": sums.rows, "hashes": sums.hashes, "hash": sums.hash}), *lines, ""]
+    )
 
 
 def spoil_export(folder: Path) -> Iterator[str]:

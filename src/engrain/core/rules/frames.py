@@ -23,7 +23,7 @@ _LEAD = re.compile(
     r":(?=[ \t]*(?P<rest>[^\s/]?))",
     re.MULTILINE,
 )
-_EARLIER_CLAUSES = re.compile(r".*[,;]\s*(?:(?:so|and|but|then)\s)?")
+_EARLIER_CLAUSES = re.compile(r"^(?:.*[,;]\s*)?(?:(?:so|and|but|then)\s)?")
 _LETTER = re.compile(r"[^\W\d_]")
 _CAPITALS, _SMALL, _MIN_CAPITAL_WORDS = re.compile(r"[A-ZÀ-Þ]{2,}"), re.compile(r"[a-zà-ÿ]"), 3
 _PARAGRAPH_END = re.compile(r"\n[ \t]*\n|\Z")

@@ -73,7 +73,7 @@ _QUOTED_WORDS = re.compile(
     r"|\[(?=(?:[^\[\]\s]{1,40}\s){3})[^\[\]\n]{12,2000}\]"
     r"|(?<!\w)'(?:[^'\n]|(?<=\w)'(?=\w)){1,600}'(?!\w)"
 )
-_UNCLOSED_QUOTE = re.compile(r"(?:^|(?<=[\s:(]))[\"“„«](?=\S)", re.MULTILINE)
+_UNCLOSED_QUOTE = re.compile(rf"(?:^|(?<=[\s:(]))[\"“„«](?=[^\s{HIDDEN_LETTER}])", re.MULTILINE)
 # The first word after a cue, or the mark that opens a block.
 _FOLLOWING = re.compile(r"[\s.,:;!?…)*-]*(?:(?P<block>[`~<>\[\"'“„«=_#])|\S)")
 _END_MARKS = re.compile(r"[.!?…]*")
@@ -108,7 +108,12 @@ class Doubt:
     """
 
     def __init__(
-        self, text: str, sentences: Sequence[Sentence], stated: Sequence[Span], shown: str, others: Sequence[Span] | None
+        self,
+        text: str,
+        sentences: Sequence[Sentence],
+        stated: Sequence[Span],
+        shown: str,
+        others: Sequence[Span] | None,
     ) -> None:
         """`shown` is the text without pasted words, `others` are the spans of others: None if it speaks of no text."""
         self._shown, self._sentences, self._stated = shown, sentences, stated
