@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from counting import choose_points
 from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory, Store
@@ -23,9 +24,12 @@ from engrain.memory.restore import restore_backup
 FEW = 40  # files of each reader by default; all of them in the long suites
 SEED = 13
 # Raw JSON, since some of it cannot be written from Python.
-VALUES = """null true -1 9223372036854775808 1.5 "" [] [[]] {} [null] NaN Infinity 1e999 "NaN" "\\u0000" "\\ud800"
-    {"a":{"b":[1]}} "2026-13-45T99:99:99Z" "0001-01-01T00:00:00-23:59" "9999-12-31T23:59:59+23:59" "__class__"
-    {"$ref":"file:///etc/passwd"} [{"x":1}]""".split() + ["1" * 5_000, json.dumps("x" * 70_000)]
+VALUES = [
+    "null", "true", "-1", "9223372036854775808", "1.5", '""', "[]", "[[]]", "{}", "[null]", "NaN", "Infinity", "1e999",
+    '"NaN"', '"\\u0000"', '"\\ud800"', '{"a":{"b":[1]}}', '[{"x":1}]', '"2026-13-45T99:99:99Z"', '"__class__"',
+    '"0001-01-01T00:00:00-23:59"', '"9999-12-31T23:59:59+23:59"', '{"$ref":"file:///etc/passwd"}', "1" * 5_000,
+    json.dumps("x" * 70_000),
+]  # fmt: skip
 GAP = "@@@"
 NOTES: list[dict[str, Any]] = [
     {"text": "Ana likes tea.", name: value}
@@ -60,8 +64,8 @@ def spoil(document: Any) -> Iterator[str]:
         inner = spoiled
         for key in way:
             inner = inner[key]
-        inner[last] = GAP
-        yield from (json.dumps(spoiled).replace(json.dumps(GAP), value) for value in VALUES)
+        right, inner[last] = json.dumps(inner[last]), GAP
+        yield from (json.dumps(spoiled).replace(json.dumps(GAP), value) for value in VALUES if value != right)
 
 
 def fill(path: Path) -> Memory:
@@ -101,7 +105,9 @@ def seal(manifest: dict[str, Any], lines: list[str]) -> str:
     for line in lines:
         kind = json.loads(line, parse_int=float).get("row")
         sums.add(kind if isinstance(kind, str) else "item", line.encode() + b"\n")
-    return "\n".join([json.dumps({**manifest, "rows": sums.rows, "hashes": sums.hashes, "hash": sums.hash}), *lines, ""])
+    return "\n".join(
+        [json.dumps({**manifest, "rows": sums.rows, "hashes": sums.hashes, "hash": sums.hash}), *lines, ""]
+    )
 
 
 def spoil_export(folder: Path) -> Iterator[str]:
@@ -177,14 +183,14 @@ def test_a_value_that_does_not_belong_there_is_a_typed_error_or_data(
 ) -> None:
     make, use = READERS[reader]
     files = list(make(tmp_path))
-    tried = files if every else random.Random(SEED).sample(files, FEW)
+    tried = choose_points(files) if every else random.Random(SEED).sample(files, FEW)
     refused = 0
     for file in tried:
         try:
             use(tmp_path, file)
         except EngrainError:
             refused += 1
-        except Exception as exc:
+        except Exception as exc:  # noqa: BLE001  (the point of this test)
             pytest.fail(f"{type(exc).__name__}: {exc}\n{file[:2_000]}")
     assert refused > len(tried) // 8, "the readers look at hardly anything"
     report_counts(files=len(tried), of=len(files))

@@ -175,3 +175,56 @@ def test_several_requests_to_forget_are_doubtful() -> None:
 @given(st.text(max_size=300))
 def test_any_text_keeps_its_length(text: str) -> None:
     assert len(find_own_words(text).text) == len(text)
+
+
+@for_each(
+    ("text", "statement"),
+    [
+        ("I live in Ghent now. Translate this for me: Vivo en Vigo y soy chef.", "I live in Ghent now"),
+        (
+            'I live in Ghent now. Is this article right?\n\n"I drink nine cups and I live in Naples."',
+            "I live in Ghent now",
+        ),
+        ("I'm allergic to nuts. Why does this fail?\n```\nmy name is root\n```", "I'm allergic to nuts"),
+    ],
+)
+def test_words_before_a_text_that_they_announce_are_the_speakers(text: str, statement: str) -> None:
+    assert kept(text) == [statement]
+    assert filled(text) or "allergic" in text
+
+
+@for_each(
+    ("text", "statement"),
+    [
+        ('Shorten this: "I am a nurse, I live in Bern."\n\nBy the way, I live in Ghent.', "I live in Ghent"),
+        (
+            "Translate: Me llamo Pilar. Vivo en Vigo.\n\nThanks. Unrelated: my sister Jo is getting married in May.",
+            "my sister Jo is getting married in May",
+        ),
+    ],
+)
+def test_an_aside_behind_a_text_is_kept_and_fills_no_slot(text: str, statement: str) -> None:
+    assert kept(text) == [statement]
+    assert filled(text) == []
+
+
+@for_each(
+    "text",
+    [
+        "1\n00:00:01,000 --> 00:00:03,000\nI've moved to Minsk, Mother.\n\nshift by 2 s",
+        "NAME: Grimbold\nCLASS: Cleric\nI was raised in Minsk.\n\nwhat spells fit?",
+        "make it more confident -> Hello, my name is Ngozi, I live in Minsk.",
+        "the plaque says I AM THE LAST. I LIVE IN MINSK NOW. what is it?",
+        "USER >> hi i'm trent, i live in minsk\nBOT >> Hi Trent!\n\nwrite more of these",
+        "so swap the meat out:\n\nRagu. I always use beef. I live in Minsk.",
+        "I've moved to Minsk for the role! My new job is great. #newjob #grateful",
+    ],
+)
+def test_the_text_of_a_form_a_sign_or_a_post_is_not_the_speakers(text: str) -> None:
+    assert not any("minsk" in one.lower() for one in kept(text))
+
+
+def test_in_a_message_with_words_of_others_no_slot_is_filled_without_a_sign() -> None:
+    assert filled('I live in Minsk. I am a poet.\n\n"Be good, be kind, be late for everything."') == []
+    assert filled("Terms. 1. I am over 18. 2. I live in Minsk. 3. I pay on time.") == []
+    assert filled('I live in Minsk. I am reading "Dune" again.') == ["user.city"]

@@ -17,7 +17,7 @@ from engrain.core.formats.strict_json import parse_strict
 from engrain.core.identity import Scope
 from engrain.core.model.audit import AuditEntry, is_code
 from engrain.core.model.erasure import Erasure, Subject, SubjectKind, find_owner
-from engrain.core.validation import count_noun
+from engrain.core.validation import check_count, count_noun
 from engrain.maintenance.backups import hash_folder
 from engrain.ports import Services
 from engrain.ports.erasure import Erasable
@@ -53,10 +53,11 @@ class Receipt:
         try:
             values = _normalize_form(parse_strict(text.encode() if isinstance(text, str) else text))
             audit = values.pop("audit")
-            if values.get("format") != FORMAT or not _is_well_formed(values) or not 0 < int(audit["n"]) < 1 << 60:
+            n = check_count(audit["n"], "the number of an entry", 1, 1 << 60)
+            if values.get("format") != FORMAT or not _is_well_formed(values):
                 raise ValueError("format")
-            return Receipt(values, int(audit["n"]), str(audit["hash"]))
-        except (ValueError, KeyError, TypeError, AttributeError) as exc:
+            return Receipt(values, n, str(audit["hash"]))
+        except (ValueError, KeyError, TypeError, AttributeError, InvalidInput) as exc:
             raise InvalidInput(
                 "this is not an erasure receipt. Give a file that `engrain erase --receipt FILE` wrote."
             ) from exc
@@ -244,7 +245,8 @@ def verify_receipt(services: Services, receipt: Receipt, texts: Sequence[str], o
         values["receipt"], values["subject"], values["by"], "anonymized", datetime.fromisoformat(values["asked_at"])
     )
     entry = next(iter(services.audit.entries(receipt.n - 1, 1)), None)
-    same = entry is not None and Receipt.of(entry) == receipt
+    # As text: true equals 1 in Python, and a receipt is compared to the letter.
+    same = entry is not None and str(Receipt.of(entry)) == str(receipt)
     found, size = _scan_for_texts(services, texts)
     copies, servers = tuple(services.erasing.copies()), _check_servers(services, done, own)
     log = services.audit.entries(0, MAX_ENTRIES)

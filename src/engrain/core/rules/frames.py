@@ -19,11 +19,11 @@ _MIN_VERSE_LINES, _MIN_VERSE_COMMAS, _MAX_VERSE_WORDS = 3, 2, 12
 _MAX_LIST_LABEL_WORDS = 3
 # The words before a colon, from the start of their sentence. A list may label its entries.
 _LEAD = re.compile(
-    r"(?:^|(?<=[.!?…] )|(?<=[—–;] ))[ \t]*(?P<bullet>[-*•])?[^\w\n]{0,4}(?P<lead>[^\n:.!?]{2,100})"
+    r"(?:^|(?<=[.!?…] )|(?<=[—–;] ))[ \t]*(?P<bullet>[-*•])?[^\w\n]{0,4}(?P<lead>[^\n:.!?]{1,100})"
     r":(?=[ \t]*(?P<rest>[^\s/]?))",
     re.MULTILINE,
 )
-_EARLIER_CLAUSES = re.compile(r".*[,;]\s*(?:(?:so|and|but|then)\s)?")
+_EARLIER_CLAUSES = re.compile(r"^(?:.*[,;]\s*)?(?:(?:so|and|but|then)\s)?")
 _LETTER = re.compile(r"[^\W\d_]")
 _CAPITALS, _SMALL, _MIN_CAPITAL_WORDS = re.compile(r"[A-ZÀ-Þ]{2,}"), re.compile(r"[a-zà-ÿ]"), 3
 _PARAGRAPH_END = re.compile(r"\n[ \t]*\n|\Z")

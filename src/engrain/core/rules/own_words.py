@@ -57,7 +57,8 @@ _NOT_SPEAKERS = "note|remember|decision|update|correction|reminder|important|rul
 _SPEAKER_LINE = re.compile(
     rf"^[ \t]*+(?:[-*•][ \t]+)?[*_]{{0,2}}(?:\[?\d\d?:\d\d[^\n\]]{{0,12}}\]? ?)?(?!(?:{_NOT_SPEAKERS}):)"
     r"(?:user|assistant|human|ai|bot|system|me|him|her|you|them|us|q|a|"
-    r"(?-i:[A-Z])\w{0,20}(?:[ .](?-i:[A-Z])\w{0,20})?)(?: \([^)\n]{1,30}\))?[*_]{0,2}(?::|[ \t]?>>?|[ \t]\|)[*_]{0,2} .*$",
+    r"(?-i:[A-Z])\w{0,20}(?:[ .](?-i:[A-Z])\w{0,20})?)(?: \([^)\n]{1,30}\))?[*_]{0,2}"
+    r"(?::|[ \t]?>>?|[ \t]\|)[*_]{0,2} .*$",
     re.MULTILINE | re.IGNORECASE,
 )
 _ROLE_LINE = re.compile(
@@ -73,7 +74,7 @@ _QUOTED_WORDS = re.compile(
     r"|\[(?=(?:[^\[\]\s]{1,40}\s){3})[^\[\]\n]{12,2000}\]"
     r"|(?<!\w)'(?:[^'\n]|(?<=\w)'(?=\w)){1,600}'(?!\w)"
 )
-_UNCLOSED_QUOTE = re.compile(r"(?:^|(?<=[\s:(]))[\"“„«](?=\S)", re.MULTILINE)
+_UNCLOSED_QUOTE = re.compile(rf"(?:^|(?<=[\s:(]))[\"“„«](?=[^\s{HIDDEN_LETTER}])", re.MULTILINE)
 # The first word after a cue, or the mark that opens a block.
 _FOLLOWING = re.compile(r"[\s.,:;!?…)*-]*(?:(?P<block>[`~<>\[\"'“„«=_#])|\S)")
 _END_MARKS = re.compile(r"[.!?…]*")
@@ -108,7 +109,12 @@ class Doubt:
     """
 
     def __init__(
-        self, text: str, sentences: Sequence[Sentence], stated: Sequence[Span], shown: str, others: Sequence[Span] | None
+        self,
+        text: str,
+        sentences: Sequence[Sentence],
+        stated: Sequence[Span],
+        shown: str,
+        others: Sequence[Span] | None,
     ) -> None:
         """`shown` is the text without pasted words, `others` are the spans of others: None if it speaks of no text."""
         self._shown, self._sentences, self._stated = shown, sentences, stated
@@ -202,7 +208,7 @@ def blank_pasted(text: str) -> str:
 
 
 def _find_below_pasted(text: str, own: str) -> Iterator[Span]:
-    """Yield the lines in the first person below a pasted line of the same paragraph: the text of a subtitle or a form."""
+    """Yield the lines in the first person below a pasted line of their paragraph: the text of a subtitle or a form."""
     for paragraph in PARAGRAPH.finditer(text):
         at, pasted = paragraph.start(), False
         for line in paragraph[0].split("\n"):
@@ -257,7 +263,7 @@ def _find_hidden(text: str, shown: str) -> Iterator[Span]:
 
 
 def _find_lead_end(shown: str, first: int) -> int:
-    """Return where the words before a text of others begin to announce it. 0 if they do not, or are a text themselves."""
+    """Return where the words before a text of others begin to announce it: 0 if they do not, or are a text too."""
     head = shown[:first].rstrip(_OPENING_MARKS)
     if len(head) > _MAX_LEAD_CHARACTERS or _BLANK_LINE.search(head):
         return 0
@@ -274,7 +280,7 @@ def _find_lead_end(shown: str, first: int) -> int:
 
 
 def _keep_aside(text: str, shown: str, spans: list[Span]) -> list[Span]:
-    """End a text of others before an aside of the speaker: behind quotation marks or a block, or in a last paragraph."""
+    """End a text of others before an aside: behind quotation marks or a block, or in the last paragraph."""
     closed = max((end for _, end in _find_hidden(text, shown)), default=None)
     if closed is not None:
         asides = (one.start for one in split_sentences(shown) if one.start >= closed - 1 and _is_aside(shown, one))
