@@ -56,14 +56,14 @@ def read_memory() -> dict[str, float]:
 def measure(path: str, scopes: int, cap: int) -> None:
     embedder = PreparedEmbedder(open_embedder(Settings()).model)
     corpus = Corpus(embedder.model.dimension)
-    asked = ask_turns(corpus, QUERIES, 4_711 + scopes)
+    asked = ask_turns(corpus, max(QUERIES, scopes), 4_711 + scopes)
     embedder.prepare([one["query"] for one in asked], np.array([one.pop("vector") for one in asked], np.float32))
     report: dict[str, Any] = {"before": read_memory()}
     began = time.perf_counter()
     with Store(path, embedder=embedder, background=False, settings={"stores": {"cache_bytes": cap}}) as store:
         report["open_s"] = time.perf_counter() - began
         times: dict[str, list[float]] = {"first": [], "warm": []}
-        views = [store.memory(user=str(number % scopes)) for number in range(QUERIES)]
+        views = [store.memory(user=str(number % scopes)) for number in range(len(asked))]
         for number, one in enumerate(asked):
             # In many scopes each is asked twice: the first time its index is read.
             for kind in ("first", "warm") if scopes > 1 or not number else ("warm",):
