@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from engrain.core.model.items import ForgetRequest, Statement
 from engrain.core.rules.frames import HIDDEN_LETTER, cue
-from engrain.core.rules.own_words import MAX_DOUBT, blank_blocks, blank_pasted, find_announced, weigh_doubt
+from engrain.core.rules.own_words import MAX_DOUBT, blank_blocks, blank_pasted, find_announced, is_mixed, weigh_doubt
 from engrain.core.rules.profile import UNSURE_IMPORTANCE
 from engrain.core.rules.slot_names import fill_slot, find_mentioned_slot
 from engrain.core.rules.statements import compile_pattern, load_statement_rules
@@ -199,7 +199,8 @@ class _MessageReader:
 
     def _keep_own_words(self, *, doubtful: bool) -> list[Found]:
         """Drop the statements that others made. A request to forget among the words of others is doubtful."""
-        others, mixed = find_announced(self.text, self.shown, self.before)
+        others = find_announced(self.text, self.shown, self.before)
+        mixed = any(isinstance(one, ForgetRequest) for one in self.found) and is_mixed(self.text, self.shown, others)
         others = [span for span in others if not self._is_own_label(span[0])]
         end = self._find_serious_end()
         # A sentence that only the model keeps may be the title of the text that the others are of.

@@ -93,7 +93,8 @@ def judge_sentences(read: TextStates, sentences: Sequence[Sentence], weights: We
     if not sentences:
         return []
     weights = weights or _load_weights()
-    states = scale_states(read.pool_spans([(one.start, one.end) for one in sentences]), weights["mean"], weights["spread"])
+    pooled = read.pool_spans([(one.start, one.end) for one in sentences])
+    states = scale_states(pooled, weights["mean"], weights["spread"])
     scores = score_rows(join_vector(states, read.vector), hash_words(read.text, sentences), weights)
     sure = 1 / (1 + np.exp(-scores[:, 0]))
     kinds = np.argmax(scores[:, 1:], axis=1)
@@ -136,8 +137,7 @@ def join_vector(states: Matrix, vector: Matrix) -> Matrix:
 def hash_words(text: str, sentences: Sequence[Sentence]) -> list[list[int]]:
     """Return the hashed features of each sentence: their places in the table of words."""
     return [
-        sorted({zlib.crc32(one.encode()) % BUCKETS for one in _list_features(text, sentence)})
-        for sentence in sentences
+        sorted({zlib.crc32(one.encode()) % BUCKETS for one in _list_features(text, sentence)}) for sentence in sentences
     ]
 
 

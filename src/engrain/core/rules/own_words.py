@@ -102,7 +102,8 @@ def find_own_words(text: str, before: Sequence[tuple[str, str]] = ()) -> OwnWord
         head, rest = text[:MAX_TYPED_CHARACTERS], text[MAX_TYPED_CHARACTERS:]
         return OwnWords(find_own_words(head, before).text + _NOT_A_LINE_END.sub(" ", rest), True)
     shown = blank_pasted(blank_blocks(text))
-    others, mixed = find_announced(text, shown, before)
+    others = find_announced(text, shown, before)
+    mixed = is_mixed(text, shown, others)
     sentences = split_sentences(shown)
     stated = [(one.start, one.end) for one in sentences if cue("speaker").match(shown, one.start, one.end)]
     weight = weigh_doubt(shown, sentences, stated) if stated else 0
@@ -158,20 +159,24 @@ def blank_pasted(text: str) -> str:
     return own.replace("’", "'")
 
 
-def find_announced(text: str, shown: str, before: Sequence[tuple[str, str]] = ()) -> tuple[list[Span], bool]:
-    """Return the spans that others wrote by the speaker's own account or by their language, and if any are in doubt.
+def find_announced(text: str, shown: str, before: Sequence[tuple[str, str]] = ()) -> list[Span]:
+    """Return the spans that others wrote by the speaker's own account or by their language.
 
     `shown` is the text without pasted words.
     """
     if any(cue("announced").search(said[-_MAX_CUE_CHARACTERS:]) for _, said in before[-2:]):
-        return [(0, len(text))], True
+        return [(0, len(text))]
     sentences = split_sentences(shown)
     if cue("narrated").search(shown):
-        return [(0, len(text))], True
+        return [(0, len(text))]
     spans = [*_find_after_cues(text, shown, sentences), *_find_before_cues(shown, sentences)]
     spans += [*find_framed(shown, sentences), *_find_foreign(text, shown)]
-    mixed = bool(spans) or shown != text.replace("’", "'") or _is_doubtful(shown, sentences)
-    return merge_spans(spans), mixed
+    return merge_spans(spans)
+
+
+def is_mixed(text: str, shown: str, others: Sequence[Span]) -> bool:
+    """Tell if a message has words of others, or may have some."""
+    return bool(others) or shown != text.replace("’", "'") or _is_doubtful(shown, split_sentences(shown))
 
 
 def weigh_doubt(shown: str, sentences: Sequence[Sentence], stated: Sequence[Span]) -> int:
