@@ -50,6 +50,7 @@ THROUGH_VERBS = {
     "engrain.core.model.sessions.make_event": "copies the text",
     "engrain.core.model.working.Buffer.with_model_summary": "copies the text",
     "engrain.core.rules.frames.weigh_frame": "gate.find_statements",
+    "engrain.core.rules.own_words.is_mixed": "own_words.find_own_words",
     "engrain.core.rules.own_words.weigh_doubt": "gate.find_statements",
     "engrain.core.rules.slot_names.fill_slot": "gate.find_statements",
     "engrain.core.text.passages.split_clauses": "gate.find_statements",
