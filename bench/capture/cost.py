@@ -19,7 +19,7 @@ from measure import HERE, read_lines
 from engrain.memory import Memory, Store
 from engrain.providers import local
 
-WARM, MEASURED = 100, 200
+WARM, MEASURED = 400, 200
 
 
 class Passes:

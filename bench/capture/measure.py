@@ -7,7 +7,7 @@ import json
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from engrain.ingest.sentence_model import KEPT_KINDS
 
 HERE = Path(__file__).parent
 TEST_FILES = HERE.parents[1] / "tests" / "files"
-DEV = "personas"
+DEV, BLIND = "personas", "blind"
 # A statement is kept if one fact holds this share of its words.
 MIN_COVERED = 0.6
 _BEFORE = 4  # messages
@@ -115,8 +115,18 @@ def read_messages() -> Iterator[Message]:
         if "kind" in record:
             yield build_message("sentences", record["id"], record["text"], record["kind"])
     for path in sorted((HERE / "personas" / "dev").glob("*.jsonl")):
-        yield from read_persona(path)
+        yield from read_persona(path, path.stem)
+    yield from read_blind()
     yield from read_other_sets()
+
+
+def read_blind() -> Iterator[Message]:
+    """Yield the sentences and people of the author of the blind set, as one group."""
+    for record in read_lines(HERE / "blind" / "sentences-blind.jsonl"):
+        spans = find_spans(record["text"], [(record["text"], record["kind"])])
+        yield Message(BLIND, "blind sentences", record["text"], spans)
+    for path in sorted((HERE / "blind").glob("persona-*.jsonl")):
+        yield from (replace(one, part="blind people") for one in read_persona(path, BLIND))
 
 
 def read_other_sets() -> Iterator[Message]:
@@ -154,6 +164,8 @@ def hash_files() -> str:
     paths = [
         *(HERE / "training").glob("*.jsonl"),
         *(HERE / "personas" / "dev").glob("*.jsonl"),
+        *(HERE / "blind").glob("persona-*.jsonl"),
+        HERE / "blind" / "sentences-blind.jsonl",
         *(HERE / f"{name}-{part}.jsonl" for name in ("changes", "forget") for part in ("dev", "more")),
         *(HERE / f"{name}-dev.jsonl" for name in ("sentences", "coding-events")),
         *(HERE / "floor" / f"{name}.jsonl" for name in ("codebase", "household", "project")),
@@ -175,7 +187,7 @@ def choose_group(part: str, id: str) -> str:
     return f"{part} {zlib.crc32(id.encode()) % 8}"
 
 
-def read_persona(path: Path) -> Iterator[Message]:
+def read_persona(path: Path, group: str) -> Iterator[Message]:
     before: list[tuple[str, str]] = []
     for record in read_lines(path):
         if record["type"] == "session":
@@ -186,7 +198,7 @@ def read_persona(path: Path) -> Iterator[Message]:
             text, parts = record["text"], [(one["text"], guess_kind(one["aspect"])) for one in record["keeps"]]
             default = None if parts or record["may"] else "other"
             spans = find_spans(text, parts)
-            yield Message(path.stem, DEV, text, spans, tuple(record["may"]), default, tuple(before[-_BEFORE:]))
+            yield Message(group, DEV, text, spans, tuple(record["may"]), default, tuple(before[-_BEFORE:]))
         before.append((record["role"], record["text"]))
 
 

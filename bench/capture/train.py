@@ -10,11 +10,14 @@ Set-aside files are never read. Needs numpy alone.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small matrices: eight times the CPU time with several
 
 import click
 import numpy as np
@@ -23,7 +26,7 @@ from measure import DEV, Measured, Message, hash_files, measure_messages, read_m
 from engrain.core.text.passages import Sentence
 from engrain.ingest import sentence_model
 from engrain.ingest.gate import find_statements
-from engrain.ingest.sentence_model import KEPT_KINDS, Verdict, hash_words
+from engrain.ingest.sentence_model import BUCKETS, KEPT_KINDS, VECTOR_SCALE, Verdict, hash_words, scale_words
 from engrain.ports.search import TextStates
 from engrain.providers.local import LocalEmbedder
 
@@ -35,9 +38,11 @@ FOLDS = 5
 # Scores from which a sentence is kept. The lowest is chosen with which people not seen keep these limits: the share of
 # right facts in single sentences, and the share of a chat's messages with nothing to keep that leave a fact.
 THRESHOLDS = tuple(round(0.66 + 0.03 * step, 2) for step in range(8))
-MIN_PRECISION, MAX_BROKEN = 0.97, 1 / 22
+MIN_PRECISION, MAX_BROKEN = 0.97, 1 / 40
 # Below this score a statement of the rules is wrong more often than right: 9 right and 31 wrong of people not seen.
 LEAST = 0.25
+# From this score a statement is part of the profile.
+SURE = 0.84
 COMPONENTS, HIDDEN, MEMBERS, EPOCHS, BATCH = 256, 48, 3, 10, 128
 RATE, DECAY, DROPPED_INPUT, DROPPED_HIDDEN, KIND_SHARE = 4e-3, 0.05, 0.2, 0.5, 0.3
 
@@ -51,7 +56,8 @@ class Row:
     group: str
     kind: str
     states: Matrix
-    words: Matrix
+    vector: Matrix  # of the message
+    words: list[int]
 
     @property
     def kept(self) -> bool:
@@ -78,10 +84,10 @@ def main() -> None:
 
     def measure(threshold: float) -> dict[str, Measured]:
         for weights in found:
-            weights |= {"threshold": threshold, "least": LEAST}
+            weights |= {"threshold": threshold, "least": LEAST, "sure": SURE}
         return measure_messages([one for one in messages if one.part in ("sentences", DEV)], find_judge)
 
-    limits = {"threshold": choose_threshold(measure), "least": LEAST}
+    limits = {"threshold": choose_threshold(measure), "least": LEAST, "sure": SURE}
     for weights in found:
         weights |= limits
     if not options.check:
@@ -110,12 +116,13 @@ def read_rows(messages: Sequence[Message], read: ReadText) -> Iterator[Row]:
         find_statements(message.text, message.before, note)
         if not asked:
             continue
-        states = read(message.text).pool_spans([(one.start, one.end) for one in asked])
+        passed = read(message.text)
+        states = passed.pool_spans([(one.start, one.end) for one in asked])
         words = hash_words(message.text, asked)
         for number, sentence in enumerate(asked):
             kind = choose_kind(message, sentence)
             if kind:
-                yield Row(message.group, kind, states[number], words[number])
+                yield Row(message.group, kind, states[number], passed.vector, words[number])
 
 
 def choose_kind(message: Message, sentence: Sentence) -> str | None:
@@ -152,13 +159,17 @@ class Basis:
 
     def project(self, rows: Sequence[Row]) -> Matrix:
         states = np.stack([row.states for row in rows]).astype(np.float32)
-        return sentence_model.scale_states(states, self.mean, self.spread) @ self.axes
+        parts = sentence_model.scale_states(states, self.mean, self.spread) @ self.axes
+        return np.hstack([parts, np.stack([row.vector for row in rows]) * VECTOR_SCALE])
+
+    def unfold(self, weights: Matrix) -> Matrix:
+        """Return weights of the components and the vector as weights of the states and the vector."""
+        return np.vstack([self.axes @ weights[:COMPONENTS], weights[COMPONENTS:]])
 
 
 def train(rows: Sequence[Row], basis: Basis) -> Weights:
     """Train several networks that differ in their random start, and join them into one."""
-    inputs = basis.project(rows)
-    words = np.stack([row.words for row in rows])
+    inputs, words = basis.project(rows), Words.collect(rows)
     wanted = np.array([[row.kept, *(row.kind == kind for kind in KINDS)] for row in rows], np.float32)
     members = [fit(inputs, words, wanted, seed) for seed in range(MEMBERS)]
     joined = {name: sum(one[name] for one in members) / MEMBERS for name in ("straight", "words", "bias")}
@@ -166,16 +177,45 @@ def train(rows: Sequence[Row], basis: Basis) -> Weights:
     return {
         "mean": basis.mean,
         "spread": basis.spread,
-        "hidden": basis.axes @ np.hstack([one["hidden"] for one in members]),
+        "hidden": basis.unfold(np.hstack([one["hidden"] for one in members])),
         "hidden_bias": np.hstack([one["hidden_bias"] for one in members]),
         "out": np.vstack([one["out"] for one in members])[:, :kept] / MEMBERS,
-        "straight": basis.axes @ joined["straight"][:, :kept],
-        "words": joined["words"][:, :kept],
+        "straight": basis.unfold(joined["straight"][:, :kept]),
+        "words": joined["words"][:-1, :kept],
         "bias": joined["bias"][:kept],
     }
 
 
-def fit(inputs: Matrix, words: Matrix, wanted: Matrix, seed: int) -> Weights:
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The hashed words of rows: places in a table whose last row is for none, and the value of each word of a row."""
+
+    places: Matrix
+    values: Matrix
+
+    @classmethod
+    def collect(cls, rows: Sequence[Row]) -> Words:
+        places = np.full((len(rows), max(len(row.words) for row in rows)), BUCKETS, np.int32)
+        for some, row in zip(places, rows, strict=True):
+            some[: len(row.words)] = row.words
+        return cls(places, np.array([[scale_words(len(row.words))] for row in rows], np.float32))
+
+    def choose(self, chosen: Matrix) -> Words:
+        longest = int((self.places[chosen] < BUCKETS).sum(1).max())
+        return Words(self.places[chosen, :longest], self.values[chosen])
+
+    def score(self, table: Matrix) -> Matrix:
+        return table[self.places].sum(1) * self.values
+
+    def find_slope(self, error: Matrix, table: Matrix) -> Matrix:
+        shares = np.repeat(error * self.values, self.places.shape[1], axis=0)
+        flat = self.places.ravel()
+        slope = np.stack([np.bincount(flat, share, len(table)) for share in shares.T], 1).astype(np.float32)
+        slope[BUCKETS] = 0
+        return slope
+
+
+def fit(inputs: Matrix, words: Words, wanted: Matrix, seed: int) -> Weights:
     """Train one hidden layer over the states, beside a linear layer over states and words, by Adam with decay."""
     random = np.random.default_rng(seed)
     size, outputs = inputs.shape[1], wanted.shape[1]
@@ -184,7 +224,7 @@ def fit(inputs: Matrix, words: Matrix, wanted: Matrix, seed: int) -> Weights:
         "hidden_bias": np.zeros(HIDDEN),
         "out": random.normal(0, 0.5 / np.sqrt(HIDDEN), (HIDDEN, outputs)),
         "straight": np.zeros((size, outputs)),
-        "words": np.zeros((words.shape[1], outputs)),
+        "words": np.zeros((BUCKETS + 1, outputs)),
         "bias": np.zeros(outputs),
     }
     weights = {name: value.astype(np.float32) for name, value in weights.items()}
@@ -195,14 +235,14 @@ def fit(inputs: Matrix, words: Matrix, wanted: Matrix, seed: int) -> Weights:
             chosen = order[start : start + BATCH]
             some = inputs[chosen] * draw_mask(random, (BATCH, size), DROPPED_INPUT)
             mask = draw_mask(random, (BATCH, HIDDEN), DROPPED_HIDDEN)
-            optimizer.step(find_slopes(weights, some, words[chosen], wanted[chosen], mask))
+            optimizer.step(find_slopes(weights, some, words.choose(chosen), wanted[chosen], mask))
     return weights
 
 
-def find_slopes(weights: Weights, some: Matrix, words: Matrix, wanted: Matrix, mask: Matrix) -> Weights:
+def find_slopes(weights: Weights, some: Matrix, words: Words, wanted: Matrix, mask: Matrix) -> Weights:
     before = some @ weights["hidden"] + weights["hidden_bias"]
     hidden = np.maximum(before, 0) * mask
-    scores = hidden @ weights["out"] + some @ weights["straight"] + words @ weights["words"] + weights["bias"]
+    scores = hidden @ weights["out"] + some @ weights["straight"] + words.score(weights["words"]) + weights["bias"]
     error = np.hstack([sigmoid(scores[:, :1]), softmax(scores[:, 1:])]) - wanted
     error[:, 1:] *= KIND_SHARE
     error /= len(some)
@@ -212,7 +252,7 @@ def find_slopes(weights: Weights, some: Matrix, words: Matrix, wanted: Matrix, m
         "hidden_bias": back.sum(0),
         "out": hidden.T @ error,
         "straight": some.T @ error,
-        "words": words.T @ error,
+        "words": words.find_slope(error, weights["words"]),
         "bias": error.sum(0),
     }
 

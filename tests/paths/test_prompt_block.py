@@ -10,6 +10,8 @@ from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory
 from engrain.core.tokens import estimate_tokens
+from engrain.ingest import analyze
+from engrain.ingest.sentence_model import Verdict
 
 WISHES, ABOUT = "## What the user always wants", "## About the user"
 
@@ -111,3 +113,14 @@ def test_a_message_of_which_all_is_forgotten_is_never_shown(memory: Memory) -> N
     shown = f"{memory.prompt('What am I allergic to?')} {memory.recall('[forgotten]', min_relevance=0.0)}"
     assert "[forgotten]" not in shown.replace("Current task", "")
     memory.end_session()
+
+
+@pytest.mark.parametrize("sure", [True, False])
+def test_the_profile_has_only_what_is_surely_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sure: bool) -> None:
+    verdict = Verdict(True, False, "fact", sure)
+    monkeypatch.setattr(analyze, "judge_sentences", lambda _states, parts: [verdict] * len(parts))
+    with Memory(tmp_path / "own.db") as memory:
+        memory.start_session()
+        (fact,) = memory.add_message("user", "the office cat owns the server room").facts
+        assert [item.id for item in memory.start_session().profile] == ([fact] if sure else [])
+        assert fact in [hit.item.id for hit in memory.recall("Who owns the server room?")]

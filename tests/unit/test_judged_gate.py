@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from engrain.core.model.items import Statement
+from engrain.core.rules.profile import UNSURE_IMPORTANCE
 from engrain.core.text.passages import Sentence
 from engrain.ingest.gate import JudgeSentences, find_statements
 from engrain.ingest.sentence_model import Verdict, judge_sentences
@@ -70,6 +71,34 @@ def test_a_sure_refusal_drops_what_a_rule_found() -> None:
 def test_a_refusal_does_not_drop_what_the_user_asked_to_remember() -> None:
     text = "remember that I hide the key under the third pot"
     assert list_found(text, give(DROP)) == list_found(text, give(LEAVE)) != []
+
+
+@pytest.mark.parametrize(("kind", "importance"), [("fact", UNSURE_IMPORTANCE), ("instruction", 0.8)])
+def test_a_statement_that_is_not_sure_counts_less_unless_it_is_a_wish(kind: str, importance: float) -> None:
+    text = "the boat is moored two streets away"
+    (found,) = find_statements(text, (), give(Verdict(True, False, kind, sure=False)))
+    assert isinstance(found, Statement)
+    assert found.importance == importance
+
+
+def test_a_label_of_the_speaker_opens_a_statement_that_is_sure() -> None:
+    text = "and the team: Wiebke went freelance, so there are four of them now"
+    assert [words for words, _ in list_found(text, give(KEEP))] == [text.removeprefix("and ")]
+    assert list_found(text, give(Verdict(True, False, "fact", sure=False))) == []
+
+
+def test_a_label_that_names_a_text_opens_no_statement() -> None:
+    assert list_found("Riddle: it has four legs and lives in Lima", give(KEEP)) == []
+
+
+def test_words_of_a_doctor_about_the_speaker_are_kept() -> None:
+    text = "doctor says I'm borderline diabetic so I've packed in sugar for good"
+    assert [words for words, _ in list_found(text, give(KEEP))] == [text]
+
+
+def test_a_german_date_does_not_end_a_sentence() -> None:
+    text = "fortbildung am 14. und 15. märz in kiel"
+    assert [words for words, _ in list_found(text, give(KEEP))] == [text]
 
 
 def test_a_request_to_forget_is_not_judged() -> None:

@@ -83,7 +83,7 @@ def _find_judge(finder: ChangeFinder, vectors: MessageVectors) -> gate.JudgeSent
         return [
             verdict
             if verdict.keep or verdict.drop or skipped or not finder.is_change(text, (one.start, one.end), vectors)
-            else replace(verdict, keep=True)
+            else replace(verdict, keep=True, sure=True)
             for one, verdict, skipped in zip(within, verdicts, asked, strict=True)
         ]
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from engrain.core.model.items import ForgetRequest, Statement
 from engrain.core.rules.frames import HIDDEN_LETTER, cue
 from engrain.core.rules.own_words import MAX_DOUBT, Doubt, blank_blocks, blank_pasted, find_announced
+from engrain.core.rules.profile import UNSURE_IMPORTANCE
 from engrain.core.rules.slot_names import fill_slot, find_mentioned_slot
 from engrain.core.rules.statements import compile_pattern, load_statement_rules
 from engrain.core.secrets.personal import contains_secret
@@ -70,6 +71,7 @@ class _MessageReader:
         self.before = before
         self.found: list[Found] = []
         self.stated: list[Found] = []  # by the rules alone
+        self.sure: list[Sentence] = []  # what the judge surely keeps
         self.refused: re.Match[str] | None = None
 
     def read(self) -> list[Found]:
@@ -96,6 +98,7 @@ class _MessageReader:
         for part, verdict in zip(parts, judge(self.text, parts), strict=False):
             # Read with the words before it: "she's great" says nothing alone, "York now" is the news of "we moved".
             remark = self._is_remark(part)
+            self.sure += [part] if verdict.keep and verdict.sure else []
             goes_on = before is not None and not verdict.keep and not verdict.drop and self._is_fragment(part)
             if before and goes_on and not remark and (longer := self._extend_statement(found, before, part)):
                 found = longer
@@ -168,6 +171,8 @@ class _MessageReader:
             return found
         start = min(one.start for one in loose) if slots else skip_lead(self.shown, part.start, part.end)
         whole = self._build_statement(start, part.end, verdict.kind, next(iter(slots), None))
+        if not verdict.sure and verdict.kind != "instruction":
+            whole = replace(whole, importance=UNSURE_IMPORTANCE)
         return [*others, replace(whole, importance=max(one.importance for one in (whole, *loose)))]
 
     def _holds_sentence(self, part: Sentence) -> bool:
@@ -195,6 +200,7 @@ class _MessageReader:
     def _keep_own_words(self, *, doubtful: bool) -> list[Found]:
         """Drop the statements that others made. A request to forget among the words of others is doubtful."""
         others, mixed = find_announced(self.text, self.shown, self.before)
+        others = [span for span in others if not self._is_own_label(span[0])]
         end = self._find_serious_end()
         # A sentence that only the model keeps may be the title of the text that the others are of.
         stated = [self._find_stated_span(one) for one in self.stated or self.found]
@@ -211,6 +217,11 @@ class _MessageReader:
             if not foreign and weight <= MAX_DOUBT:
                 own.append(replace(one, slot=None, replaces=None, doubtful=True) if weight else one)
         return own
+
+    def _is_own_label(self, end: int) -> bool:
+        """Tell if a label such as "the team:" opens a sentence of the speaker that surely lasts, and names no text."""
+        labels = (self.shown[one.start : end] for one in self.sure if one.start < end <= one.end)
+        return any(label.endswith(":") and not cue("textual").search(label) for label in labels)
 
     def _find_stated_span(self, one: Found) -> Span:
         """Return the span of a statement, with the words that ask to keep or forget it."""

@@ -1,11 +1,13 @@
 """Judge by a small trained model which sentences of a message say something that lasts, and of which kind.
 
-The model has one hidden layer over the pooled states of the local embedder's words, and is linear in hashed words.
+The model has one hidden layer over the pooled states of the local embedder's words and over the vector of the message,
+and is linear in hashed words and parts of words.
 `bench/capture/train.py` makes its weights from `bench/capture/training`.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 import zlib
@@ -22,8 +24,9 @@ from engrain.core.text.passages import Sentence
 if TYPE_CHECKING:
     from engrain.ports.search import Matrix, TextStates
 
-BUCKETS = 8_192  # of hashed words
-WORDS_SCALE = 4.0
+BUCKETS = 32_768  # of hashed words and parts of words
+WORDS_SCALE, VECTOR_SCALE = 4.0, 6.0
+GRAM = 4  # letters
 WEIGHTS = "sentence_model.npz"
 TAGS = "sentence_tags.toml"
 KEPT_KINDS = ("fact", "preference", "instruction", "decision", "correction")
@@ -47,11 +50,15 @@ Weights = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The judgement of one sentence. `drop`: it is so surely not worth keeping that a rule must be wrong."""
+    """The judgement of one sentence. `drop`: it is so surely not worth keeping that a rule must be wrong.
+
+    A statement that is kept but not `sure` is no part of the profile.
+    """
 
     keep: bool
     drop: bool
     kind: str
+    sure: bool = True
 
 
 def join_fragments(text: str, sentences: Sequence[Sentence]) -> list[Sentence]:
@@ -86,25 +93,31 @@ def judge_sentences(read: TextStates, sentences: Sequence[Sentence], weights: We
     if not sentences:
         return []
     weights = weights or _load_weights()
-    states = read.pool_spans([(one.start, one.end) for one in sentences])
-    scores = score_rows(states, hash_words(read.text, sentences), weights)
+    pooled = read.pool_spans([(one.start, one.end) for one in sentences])
+    states = scale_states(pooled, weights["mean"], weights["spread"])
+    scores = score_rows(join_vector(states, read.vector), hash_words(read.text, sentences), weights)
     sure = 1 / (1 + np.exp(-scores[:, 0]))
     kinds = np.argmax(scores[:, 1:], axis=1)
-    threshold, least = float(weights["threshold"]), float(weights["least"])
+    least, threshold, surely = (float(weights[name]) for name in ("least", "threshold", "sure"))
     return [
-        Verdict(bool(one >= threshold), bool(one < least), KEPT_KINDS[kind])
+        Verdict(bool(one >= threshold), bool(one < least), KEPT_KINDS[kind], bool(one >= surely))
         for one, kind in zip(sure, kinds, strict=True)
     ]
 
 
-def score_rows(states: Matrix, words: Matrix, weights: Weights) -> Matrix:
+def score_rows(inputs: Matrix, words: Sequence[Sequence[int]], weights: Weights) -> Matrix:
     """Return for each row how well it is worth keeping, then how well each kind fits."""
     import numpy as np
 
-    inputs = scale_states(states, weights["mean"], weights["spread"])
     hidden = np.maximum(inputs @ weights["hidden"] + weights["hidden_bias"], 0)
-    scores: Matrix = hidden @ weights["out"] + inputs @ weights["straight"] + words @ weights["words"] + weights["bias"]
+    known = np.stack([weights["words"][places].sum(0) * scale_words(len(places)) for places in words])
+    scores: Matrix = hidden @ weights["out"] + inputs @ weights["straight"] + known + weights["bias"]
     return scores
+
+
+def scale_words(count: int) -> float:
+    """Return the value of each of a sentence's hashed words: a long sentence weighs no more than a short one."""
+    return WORDS_SCALE / math.sqrt(max(1, count))
 
 
 def scale_states(states: Matrix, mean: Any, spread: Any) -> Matrix:
@@ -114,17 +127,18 @@ def scale_states(states: Matrix, mean: Any, spread: Any) -> Matrix:
     return scaled
 
 
-def hash_words(text: str, sentences: Sequence[Sentence]) -> Matrix:
-    """Return a row of hashed features for each sentence, all of the same length."""
+def join_vector(states: Matrix, vector: Matrix) -> Matrix:
+    """Return the scaled states of sentences, each with the vector of their message: what it is about."""
     import numpy as np
 
-    rows = np.zeros((len(sentences), BUCKETS), np.float32)
-    for row, sentence in zip(rows, sentences, strict=True):
-        features = set(_list_features(text, sentence))
-        for one in features:
-            row[zlib.crc32(one.encode()) % BUCKETS] += 1.0
-        row *= WORDS_SCALE / np.sqrt(max(1.0, float(row @ row)))
-    return rows
+    return np.hstack([states, np.tile(vector * VECTOR_SCALE, (len(states), 1))])
+
+
+def hash_words(text: str, sentences: Sequence[Sentence]) -> list[list[int]]:
+    """Return the hashed features of each sentence: their places in the table of words."""
+    return [
+        sorted({zlib.crc32(one.encode()) % BUCKETS for one in _list_features(text, sentence)}) for sentence in sentences
+    ]
 
 
 def _list_features(text: str, sentence: Sentence) -> Iterator[str]:
@@ -134,9 +148,9 @@ def _list_features(text: str, sentence: Sentence) -> Iterator[str]:
         yield f"1 {word}"
         yield f"2 {' '.join(words[place : place + 2])}"
         yield f"3 {' '.join(words[place : place + 3])}"
-        if len(word) > 5:
-            yield f"stem {word[:5]}"
-            yield f"end {word[-4:]}"
+        whole = f"^{word}$"
+        for start in range(max(1, len(whole) - GRAM + 1)):
+            yield f"g {whole[start : start + GRAM]}"
     for place, word in enumerate(words[:3]):
         yield f"at {place} {word}"
     yield from _list_tags(words)

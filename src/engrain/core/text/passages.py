@@ -25,7 +25,7 @@ _ABBREVIATION = re.compile(
     r"(?:\b(?:dr|mr|mrs|ms|prof|st|jr|vs|approx|ca|bzw|mme|sra?|e\.g|i\.e|z\.b|d\.h|[ap]\.m)|\b(?-i:[A-Z]))$",
     re.IGNORECASE,
 )
-_GERMAN_MONTH = re.compile(r"\. (?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)")
+_GERMAN_MONTH = re.compile(r"\. (?:(?:und|bis) \d|jan|feb|mär|apr|mai|jun|jul|aug|sep|okt|nov|dez)", re.IGNORECASE)
 _LEADING_MARKS = re.compile(r"[\s>*•#–—,;:.!?…)\]¿¡|+-]*(?:\d{1,2}[.)]\s+)?")
 _TRAILING_MARKS = " \t\r\n,;:.!?…–—-*"
 
