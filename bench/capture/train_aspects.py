@@ -28,7 +28,7 @@ from engrain.core.rules.change_cues import find_signs, read_cues
 from engrain.core.text.passages import Sentence
 from engrain.ingest import changes
 from engrain.ingest.change_finder import MIN_CHANCE_OF_LATER
-from engrain.ingest.changes import MIN_CHANCE, WEIGHTS, Said, compare, read_statement
+from engrain.ingest.changes import MIN_CHANCE, MIN_CHANCE_SAID, WEIGHTS, Said, compare, read_statement
 from engrain.ingest.gate import find_statements
 from engrain.ingest.sentence_model import KEPT_KINDS, Verdict
 from engrain.providers.local import LocalEmbedder
@@ -266,8 +266,10 @@ def build_choices(sets: Sets, basis: Basis) -> Iterator[Choice]:
             known = [one for one in known if not may_change(some[place], one)]
             if known:
                 yield build("people", "people, both", some[place], known, None, WEIGHT_NO_CHANGE)
-        for number, new in enumerate(draw(random, passing, 16)):
-            known = draw(random, some, SMALL_MEMORIES[number % 4])
+        for number, new in enumerate(draw(random, passing, 24)):
+            others = draw(random, [one for one in some if one.message != new.message], len(some))
+            near = sorted(others, key=lambda one: -float(new.vector @ one.vector)) if number % 3 else others
+            known = near[: SMALL_MEMORIES[number % 4]]
             yield build("people", "people, passing", new, known, None, WEIGHT_NO_CHANGE)
 
 
@@ -326,7 +328,7 @@ def report(choices: Sequence[Choice], found: Matrix) -> None:
         powers = np.exp(np.clip(one.rows @ found[:-1] + found[-1], -30, 30))
         chance = powers / (1 + powers.sum())
         best = int(chance.argmax())
-        for least in (MIN_CHANCE_OF_LATER, MIN_CHANCE, 0.5):
+        for least in (MIN_CHANCE_OF_LATER, MIN_CHANCE_SAID, MIN_CHANCE):
             answer = -1 if chance[best] < least else best
             outcome = "right" if answer == one.right else "wrong" if answer >= 0 else "missed"
             counts[one.author, one.title, least, outcome] += 1

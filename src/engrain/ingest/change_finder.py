@@ -17,7 +17,7 @@ from engrain.core.rules.relations import excludes, find_relation
 from engrain.core.rules.slot_names import SPEAKER_KEY
 from engrain.core.rules.statements import is_short_question
 from engrain.core.text.passages import Span
-from engrain.ingest.changes import MIN_CHANCE, Said, choose_ended, list_aspects, read_statement
+from engrain.ingest.changes import Said, choose_ended, is_ended, list_aspects, read_statement
 from engrain.ingest.message_vectors import MessageVectors, ReadSpan
 from engrain.ports import Services
 from engrain.ports.search import pin_embedder
@@ -46,11 +46,15 @@ class FoundChange:
     likeness: float = 0.0
     aspect: str | None = None
 
+    def only_mark(self) -> FoundChange:
+        """Return the change with what it ends as only earlier."""
+        return replace(self, ended=(), earlier=(*self.ended, *self.earlier), chance=0.0)
+
 
 NO_CHANGE = FoundChange()
 # A sentence that the gate alone would not keep is kept if it ends something known this surely, or if it adds to
 # something known that is this near.
-MIN_CHANCE_TO_KEEP, MIN_LIKENESS = 0.4, 0.25
+MIN_CHANCE_TO_KEEP, MIN_LIKENESS = 0.5, 0.25
 
 
 @dataclass(slots=True)
@@ -103,7 +107,7 @@ class ChangeFinder:
         chances = choose_ended(new, read.state, [said for _, said in found])
         best = max(range(len(found)), key=chances.__getitem__)
         item = found[best][0]
-        ended = (item,) if chances[best] >= MIN_CHANCE and item.kind == "fact" else ()
+        ended = (item,) if is_ended(new, chances[best], len(found)) and item.kind == "fact" else ()
         likely = [one for (one, _), chance in zip(found, chances, strict=True) if chance >= MIN_CHANCE_OF_LATER]
         earlier = tuple(one for one in likely if one not in ended)
         return FoundChange(ended, earlier, chances[best], likeness, name)
@@ -150,7 +154,7 @@ def find_ended_fact(new: ReadFact, older: Sequence[ReadFact]) -> int | None:
     known = [read_statement(older[at].draft.text, older[at].read.vector, older[at].draft.slot) for at in places]
     chances = choose_ended(said, new.read.state, known)
     best = max(range(len(places)), key=chances.__getitem__, default=None)
-    return places[best] if best is not None and chances[best] >= MIN_CHANCE else None
+    return places[best] if best is not None and is_ended(said, chances[best], len(places)) else None
 
 
 def _may_end(new: Said, draft: Draft, old: Draft) -> bool:

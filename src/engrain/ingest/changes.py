@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 WEIGHTS = "changes.npz"
 MAX_SHARED = 3
-MIN_CHANCE = 0.4  # from which a fact is ended
+# The chance from which a fact is ended, and a lower one with words of a change or an end in a memory of few facts.
+MIN_CHANCE, MIN_CHANCE_SAID, FEW_FACTS = 0.5, 0.35, 4
 _SHARPNESS = 12.0  # of the aspects' scores, which are near 0 and 1
 
 
@@ -54,6 +55,12 @@ def spread_scores(scores: Matrix) -> Matrix:
 
 def list_aspects() -> list[str]:
     return [str(name) for name in load_weights()["names"]]
+
+
+def is_ended(new: Said, chance: float, known: int) -> bool:
+    """Tell if a new statement ends the likeliest of `known` statements, by its chance."""
+    said = new.cues.negated or not find_signs(new.text).isdisjoint(("ended", "changed"))
+    return chance >= (MIN_CHANCE_SAID if said and known <= FEW_FACTS else MIN_CHANCE)
 
 
 def choose_ended(new: Said, state: Matrix, known: Sequence[Said]) -> list[float]:

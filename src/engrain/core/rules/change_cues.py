@@ -102,7 +102,7 @@ def only_adds(signs: frozenset[str]) -> bool:
 
 
 def are_of_others(new: Cues, old: Cues) -> bool:
-    """Tell if two statements are about different people: a sister and a cousin, two sisters by name, me and my sister."""
+    """Tell if two statements are about different people: a sister and a cousin, two sisters, or me and my sister."""
     if new.people and not old.people:
         return old.own and not new.own and new.names.isdisjoint(old.names)
     if not new.people or not old.people:
