@@ -20,6 +20,13 @@ from engrain.ingest.sentence_model import KEPT_KINDS
 
 HERE = Path(__file__).parent
 TEST_FILES = HERE.parents[1] / "tests" / "files"
+# The changes for training, by author.
+CHANGES = {
+    "first": ("changes-dev",),
+    "second": ("changes-more", "changes-validation"),
+    "blind": ("blind/changes-blind",),
+    "third": ("changes-third",),
+}
 DEV, BLIND = "personas", "blind"
 # A statement is kept if one fact holds this share of its words.
 MIN_COVERED = 0.6
@@ -159,8 +166,8 @@ def read_other_sets() -> Iterator[Message]:
             yield Message(choose_group("pastes", record["id"]), "pastes", record["text"], (), default="quoted")
 
 
-def hash_files() -> str:
-    """Return the hash of all files from which the weights are made."""
+def hash_files(*more: Sequence[str]) -> str:
+    """Return the hash of the files from which all weights are made, and of more files for some of them."""
     paths = [
         *(HERE / "training").glob("*.jsonl"),
         *(HERE / "personas" / "dev").glob("*.jsonl"),
@@ -171,9 +178,10 @@ def hash_files() -> str:
         *(HERE / "floor" / f"{name}.jsonl" for name in ("codebase", "household", "project")),
         *(TEST_FILES / f"{name}.jsonl" for name in ("gate-dev", "gate-sentences")),
         HERE.parent / "hostile" / "pastes-dev.jsonl",
+        *(HERE / f"{name}.jsonl" for names in more for name in names),
     ]
     found = hashlib.sha256()
-    for path in sorted(paths, key=lambda one: one.name):
+    for path in sorted(set(paths), key=lambda one: one.name):
         found.update(path.read_bytes())
     return found.hexdigest()
 

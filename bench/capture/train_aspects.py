@@ -3,8 +3,8 @@
     python bench/capture/train_aspects.py            writes the weights into the package
     python bench/capture/train_aspects.py --check    only scores each author's changes with the weights of the others
 
-Aspects come from training/, the dev sentences, the changes and the dev personas; changes from those of two authors and
-from the dev personas, each alone and among facts of a training person. Statements of the training people end nothing.
+Aspects come from training/, the changes and the dev personas; changes from those of four authors and from the dev
+personas, each alone and among facts of training people. Statements of the training people end nothing.
 Set-aside files are never read. Needs numpy alone.
 """
 
@@ -21,25 +21,27 @@ from typing import Any
 
 import click
 import numpy as np
-from measure import hash_files
+from measure import CHANGES, hash_files
 
 from engrain.core.model.items import Statement
+from engrain.core.rules.change_cues import find_signs, read_cues
 from engrain.core.text.passages import Sentence
 from engrain.ingest import changes
-from engrain.ingest.changes import MIN_CHANCE, WEIGHTS, Said, compare, read_statement
+from engrain.ingest.change_finder import MIN_CHANCE_OF_LATER
+from engrain.ingest.changes import MIN_CHANCE, MIN_CHANCE_SAID, WEIGHTS, Said, compare, read_statement
 from engrain.ingest.gate import find_statements
 from engrain.ingest.sentence_model import KEPT_KINDS, Verdict
 from engrain.providers.local import LocalEmbedder
 
 HERE = Path(__file__).parent
 OUT = HERE.parents[1] / "src" / "engrain" / "core" / "data" / WEIGHTS
-AUTHORS = ("changes-dev", "changes-more", "personas")
-RIDGE, DECAY, STEPS, RATE = 1.0, 2.0, 300, 0.05
+AUTHORS = (*CHANGES, "personas")
+RIDGE, DECAY, STEPS, RATE = 1.0, 2.0, 150, 0.05
 COMPONENTS, STATE_SCALE = 128, 2.0
 # Facts of a training person around a change, and how many of what is known are compared.
-BACKGROUND, CANDIDATES, LEAST_FACTS = 30, 14, 30
+BACKGROUND, CANDIDATES, LEAST_FACTS, DRAWS = 30, 14, 30, 2
 SMALL_MEMORIES = (1, 2, 4, CANDIDATES)
-WEIGHT_NO_CHANGE = 0.5
+WEIGHT_NO_CHANGE, MIN_LIKENESS = 0.5, 0.35
 MIN_LABELS = 8
 # Labels of the sets that mean one aspect. Those of DROPPED say how something is said, not what about.
 MERGED = {
@@ -116,7 +118,7 @@ def save(weights: dict[str, Any], found: Matrix, basis: Basis) -> None:
     plain = {
         name: np.asarray(one, small.get(name, None if name == "names" else np.float32)) for name, one in weights.items()
     }
-    np.savez_compressed(OUT, **plain, data=np.array(hash_files()))
+    np.savez_compressed(OUT, **plain, data=np.array(hash_files(*CHANGES.values())))
     click.echo(f"wrote {OUT.name}: {OUT.stat().st_size:,} bytes")
 
 
@@ -139,9 +141,8 @@ def read_sets(embedder: LocalEmbedder) -> Sets:
         return first, later
 
     pairs = {
-        author: [read_pair(one) for one in read_lines(HERE / f"{author}.jsonl")]
-        for author in AUTHORS
-        if author.startswith("changes")
+        author: [read_pair(one) for name in names for one in read_lines(HERE / f"{name}.jsonl")]
+        for author, names in CHANGES.items()
     }
     personas = [
         [
@@ -244,8 +245,9 @@ def build_choices(sets: Sets, basis: Basis) -> Iterator[Choice]:
             expect = later.record["expect"]
             right = first if expect == "new" else None
             yield build(author, f"alone, {expect}", later, [first], right, 1.0)
-            around = draw(random, large[random.randint(len(large))], BACKGROUND)
-            yield build(author, f"among, {expect}", later, [first, *around], right, 1.0)
+            for _ in range(DRAWS):
+                around = draw(random, large[random.randint(len(large))], BACKGROUND)
+                yield build(author, f"among, {expect}", later, [first, *around], right, 1 / DRAWS)
     for some in sets.personas:
         for place, new in enumerate(some):
             earlier = [one for one in some[:place] if one.message != new.message]
@@ -261,10 +263,22 @@ def build_choices(sets: Sets, basis: Basis) -> Iterator[Choice]:
             # Facts in a row are often about one thing, and yet none ends another.
             near = sorted(earlier, key=lambda one: -float(some[place].vector @ one.vector))
             known = near[: SMALL_MEMORIES[number % 4]] if number % 2 else draw(random, earlier, BACKGROUND)
-            yield build("people", "people, both", some[place], known, None, WEIGHT_NO_CHANGE)
-        for number, new in enumerate(draw(random, passing, 16)):
-            known = draw(random, some, SMALL_MEMORIES[number % 4])
+            known = [one for one in known if not may_change(some[place], one)]
+            if known:
+                yield build("people", "people, both", some[place], known, None, WEIGHT_NO_CHANGE)
+        for number, new in enumerate(draw(random, passing, 24)):
+            others = draw(random, [one for one in some if one.message != new.message], len(some))
+            near = sorted(others, key=lambda one: -float(new.vector @ one.vector)) if number % 3 else others
+            known = near[: SMALL_MEMORIES[number % 4]]
             yield build("people", "people, passing", new, known, None, WEIGHT_NO_CHANGE)
+
+
+def may_change(new: Unit, old: Unit) -> bool:
+    """Tell if a person may have changed what they said: the sets do not say whether they did."""
+    if find_signs(new.text).isdisjoint(("ended", "changed")):
+        return False
+    this, that = read_cues(new.text), read_cues(old.text)
+    return bool(this.core & that.core or this.names & that.names) or float(new.vector @ old.vector) >= MIN_LIKENESS
 
 
 def make_reader() -> Callable[[Unit], Said]:
@@ -294,10 +308,10 @@ def fit(choices: Sequence[Choice]) -> Matrix:
     sizes = np.array([len(one.rows) for one in choices])
     starts = np.cumsum(sizes) - sizes
     owner = np.repeat(np.arange(len(choices)), sizes)
-    weight = np.array([one.weight for one in choices])[owner]
-    wanted = np.zeros(len(rows))
+    weight = np.array([one.weight for one in choices], np.float32)[owner]
+    wanted = np.zeros(len(rows), np.float32)
     wanted[[start + one.right for start, one in zip(starts, choices, strict=True) if one.right >= 0]] = 1
-    found, first, second = (np.zeros(rows.shape[1]) for _ in range(3))
+    found, first, second = (np.zeros(rows.shape[1], np.float32) for _ in range(3))
     for step in range(1, STEPS + 1):
         powers = np.exp(np.clip(rows @ found, -30, 30))
         chance = powers / (1 + np.add.reduceat(powers, starts))[owner]
@@ -314,7 +328,7 @@ def report(choices: Sequence[Choice], found: Matrix) -> None:
         powers = np.exp(np.clip(one.rows @ found[:-1] + found[-1], -30, 30))
         chance = powers / (1 + powers.sum())
         best = int(chance.argmax())
-        for least in (0.25, MIN_CHANCE, 0.5):
+        for least in (MIN_CHANCE_OF_LATER, MIN_CHANCE_SAID, MIN_CHANCE):
             answer = -1 if chance[best] < least else best
             outcome = "right" if answer == one.right else "wrong" if answer >= 0 else "missed"
             counts[one.author, one.title, least, outcome] += 1

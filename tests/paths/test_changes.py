@@ -88,6 +88,16 @@ def test_a_recall_of_one_hit_returns_what_holds_now(memory: Memory, clock: Clock
         assert "window" in memory.recall("Which seat shall I book?", n=n).hits[0].text
 
 
+@pytest.mark.parametrize("asked", ["aisle seats", "Remember that I prefer aisle seats.", "Do I prefer the aisle?"])
+def test_the_words_of_a_stale_message_find_what_holds_now(memory: Memory, clock: Clock, asked: str) -> None:
+    tell(memory, clock, "Remember that I prefer aisle seats.", "I prefer window seats now.")
+    found = [memory.recall(asked, n=n) for n in (1, 2, 3, 5)]
+    found += [memory.recall(asked, budget=budget) for budget in range(20, 120, 5)]
+    assert all(found[:4])
+    for hits in filter(None, found):
+        assert "window" in hits.hits[0].text
+
+
 def test_an_older_answer_is_found_at_its_time(memory: Memory, clock: Clock) -> None:
     tell(memory, clock, "my yoga class is Mondays at six", "yoga's on Thursdays now, same time")
     found = memory.recall("When is my yoga class?", as_of=START + timedelta(days=1))

@@ -11,8 +11,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import Condition, Filter
 from engrain.core.model.items import Draft, Item
 from engrain.core.model.queries import VectorQuery
-from engrain.core.rules.change_cues import are_of_others, fold_name, read_cues
-from engrain.core.rules.own_words import find_own_words
+from engrain.core.rules.change_cues import are_of_others, find_signs, fold_name, read_cues
 from engrain.core.rules.profile import is_standing_wish
 from engrain.core.rules.relations import excludes, find_relation
 from engrain.core.rules.slot_names import SPEAKER_KEY
@@ -26,7 +25,7 @@ from engrain.ports.search import pin_embedder
 if TYPE_CHECKING:
     from engrain.ports.search import Matrix
 
-MAX_CANDIDATES = 14
+MAX_CANDIDATES, MAX_READ = 14, 24  # a fact and its message are often both near, and one is compared
 MIN_CHANCE_OF_LATER = 0.18  # from here the older one is only marked as earlier
 MIN_ASPECT = 0.25
 STYLE, MIN_ASPECT_OF_WISH = "style", 0.2  # only words on how to answer end a standing wish
@@ -47,11 +46,15 @@ class FoundChange:
     likeness: float = 0.0
     aspect: str | None = None
 
+    def only_mark(self) -> FoundChange:
+        """Return the change with what it ends as only earlier."""
+        return replace(self, ended=(), earlier=(*self.ended, *self.earlier), chance=0.0)
+
 
 NO_CHANGE = FoundChange()
 # A sentence that the gate alone would not keep is kept if it ends something known this surely, or if it adds to
 # something known that is this near.
-MIN_CHANCE_TO_KEEP, MIN_LIKENESS = 0.4, 0.25
+MIN_CHANCE_TO_KEEP, MIN_LIKENESS = 0.5, 0.25
 
 
 @dataclass(slots=True)
@@ -77,7 +80,7 @@ class ChangeFinder:
     def _find_excluded(self, text: str, speaker: str | None) -> list[Item]:
         """Return the facts whose relation a statement ends: "Lena works at Globex" ends "Lena works at Acme"."""
         relation = find_relation(text, speaker)
-        if relation is None or "added" in read_cues(text).found:
+        if relation is None or not {"added", "beside"}.isdisjoint(find_signs(text)):
             return []
         known = self.services.items.about(self.scope, relation.subject, None)[:MAX_CANDIDATES]
         own = (item for item in known if item.kind == "fact" and item.metadata.get(SPEAKER_KEY) == speaker)
@@ -86,9 +89,8 @@ class ChangeFinder:
     def is_change(self, message: str, span: Span, vectors: MessageVectors) -> bool:
         """Tell if a sentence that the gate would not keep should be kept because of what is known already."""
         text = message[slice(*span)]
-        cues = read_cues(text).found
         found = self.find(text, vectors.read_span(message, span))
-        adds = "added" in cues and found.likeness >= MIN_LIKENESS
+        adds = not {"added", "beside"}.isdisjoint(find_signs(text)) and found.likeness >= MIN_LIKENESS
         return found.chance >= MIN_CHANCE_TO_KEEP or adds
 
     def _find(self, text: str, read: ReadSpan, slot: str | None, speaker: str | None) -> FoundChange:
@@ -105,9 +107,8 @@ class ChangeFinder:
         chances = choose_ended(new, read.state, [said for _, said in found])
         best = max(range(len(found)), key=chances.__getitem__)
         item = found[best][0]
-        ended = (item,) if is_ended(new, chances[best]) and item.kind == "fact" else ()
+        ended = (item,) if is_ended(new, chances[best], len(found)) and item.kind == "fact" else ()
         likely = [one for (one, _), chance in zip(found, chances, strict=True) if chance >= MIN_CHANCE_OF_LATER]
-        likely = [one for one in likely if one.kind == "fact" or not find_own_words(one.text).mixed]
         earlier = tuple(one for one in likely if one not in ended)
         return FoundChange(ended, earlier, chances[best], likeness, name)
 
@@ -116,10 +117,10 @@ class ChangeFinder:
         import numpy as np
 
         items = self.services.items
-        near = self.services.vectors.nearest(VectorQuery(vector, model, self.scope, _SAID, limit=MAX_CANDIDATES))
+        near = self.services.vectors.nearest(VectorQuery(vector, model, self.scope, _SAID, limit=MAX_READ))
         found = [item for item in items.get_many(self.scope, near.ids) if _is_comparable(item, new, speaker)]
         derived = self._list_derived([item.id for item in found if item.kind == "message"])
-        found = [item for item in found if item.id not in derived]
+        found = [item for item in found if item.id not in derived][:MAX_CANDIDATES]
         rows = items.vectors(self.scope, [item.id for item in found], model) if found else {}
         return [
             (item, read_statement(item.text, np.frombuffer(rows[item.id].rows[0], np.float32), item.slot))
@@ -153,7 +154,7 @@ def find_ended_fact(new: ReadFact, older: Sequence[ReadFact]) -> int | None:
     known = [read_statement(older[at].draft.text, older[at].read.vector, older[at].draft.slot) for at in places]
     chances = choose_ended(said, new.read.state, known)
     best = max(range(len(places)), key=chances.__getitem__, default=None)
-    return places[best] if best is not None and is_ended(said, chances[best]) else None
+    return places[best] if best is not None and is_ended(said, chances[best], len(places)) else None
 
 
 def _may_end(new: Said, draft: Draft, old: Draft) -> bool:
@@ -172,8 +173,8 @@ def _is_comparable(item: Item, new: Said, speaker: str | None) -> bool:
         return False
     if are_of_others(new.cues, read_cues(item.text)) or _tell_of_others(new.text, item, speaker):
         return False
-    if is_standing_wish(item) and new.aspects[list_aspects().index(STYLE)] < MIN_ASPECT_OF_WISH:
-        return False
+    if is_standing_wish(item) and new.cues.terms.isdisjoint(read_cues(item.text).terms):
+        return bool(new.aspects[list_aspects().index(STYLE)] >= MIN_ASPECT_OF_WISH)
     return item.slot is None or new.slot is None or item.slot == new.slot
 
 

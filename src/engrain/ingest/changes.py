@@ -12,21 +12,21 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from engrain.core.rules.change_cues import Cues, only_adds, read_cues
+from engrain.core.rules.change_cues import SIGNS, Cues, find_signs, only_adds, read_cues
 
 if TYPE_CHECKING:
     from engrain.ports.search import Matrix
 
 WEIGHTS = "changes.npz"
 MAX_SHARED = 3
-# The chance from which a fact is ended: with words of a change or an end, and without.
-MIN_CHANCE, MIN_CHANCE_UNSAID = 0.25, 0.65
+# The chance from which a fact is ended, and a lower one with words of a change or an end in a memory of few facts.
+MIN_CHANCE, MIN_CHANCE_SAID, FEW_FACTS = 0.5, 0.35, 4
 _SHARPNESS = 12.0  # of the aspects' scores, which are near 0 and 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Said:
-    """A statement with its vector, the chances of its aspects and its signs."""
+    """A statement with its vector, the chances of its aspects, and its matter."""
 
     text: str
     vector: Matrix
@@ -57,9 +57,10 @@ def list_aspects() -> list[str]:
     return [str(name) for name in load_weights()["names"]]
 
 
-def is_ended(new: Said, chance: float) -> bool:
-    said = not new.cues.found.isdisjoint(("ended", "changed", "negated"))
-    return chance >= (MIN_CHANCE if said else MIN_CHANCE_UNSAID)
+def is_ended(new: Said, chance: float, known: int) -> bool:
+    """Tell if a new statement ends the likeliest of `known` statements, by its chance."""
+    said = new.cues.negated or not find_signs(new.text).isdisjoint(("ended", "changed"))
+    return chance >= (MIN_CHANCE_SAID if said and known <= FEW_FACTS else MIN_CHANCE)
 
 
 def choose_ended(new: Said, state: Matrix, known: Sequence[Said]) -> list[float]:
@@ -69,7 +70,7 @@ def choose_ended(new: Said, state: Matrix, known: Sequence[Said]) -> list[float]
     """
     import numpy as np
 
-    if not known or only_adds(new.cues):
+    if not known or only_adds(find_signs(new.text)):
         return [0.0] * len(known)
     weights = load_weights()
     own = float(state @ weights["state"] + weights["change_bias"])
@@ -82,39 +83,51 @@ def compare(new: Said, old: Said, known: int) -> Matrix:
     """Return the features of a pair: signs, and the aspects that both have. `known` statements are compared."""
     import numpy as np
 
-    this, that = new.cues, old.cues
-    cosine = float(new.vector @ old.vector)
+    signs = find_signs(new.text)
     common = np.sqrt(new.aspects * old.aspects)
-    aspect = float(common.sum())
-    terms = this.terms & that.terms
-    shared = min(MAX_SHARED, len(terms)) / MAX_SHARED
-    share = len(terms) / max(1, min(len(this.terms), len(that.terms)))
-    names = float(bool(this.names & that.names))
-    touched = max(names, float(bool(terms)))
-    conflict, unnamed = _conflicts(this, that), float(bool(that.people) and not this.people)
-    ended, changed, added, passing = (float(one in this.found) for one in ("ended", "changed", "added", "passing"))
-    cue, tentative, me = max(ended, changed), float("tentative" in this.found), float("me" in this.found)
-    timed = float(this.has_time and that.has_time)
-    # One can have one city, but several pets. What comes beside something, or of somebody else, says nothing of that.
-    alone = (1 - conflict) * (1 - max(added, passing, tentative))
-    signs = [
-        cosine, max(0.0, cosine - 0.45), aspect, shared, share, names,
-        ended, changed, added, passing, float(("negated" in this.found) != ("negated" in that.found)),
-        float(bool(this.people & that.people)), conflict, float(this.refers), timed,
-        cue * cosine, cue * aspect, conflict * cue, aspect * cosine,
-        ended * max(share, names), changed * max(share, names), timed * share, added * share,
-        float(this.refers) * cosine, float(new.slot is not None and old.slot is not None and new.slot != old.slot),
-        float(new.slot is not None and new.slot == old.slot),
-        touched, conflict * (1 - me) * (1 - touched), unnamed, unnamed * me, unnamed * touched,
-        tentative, me, conflict * me, tentative * (1 - cue), passing * (1 - cue), added * (1 - cue),
-        math.log(known) / 2,
+    match = _compare_matter(new.cues, old.cues)
+    cosine, aspect = float(new.vector @ old.vector), float(common.sum())
+    flags = {name: float(name in signs) for name in (*SIGNS, "refers")}
+    cue = max(flags["ended"], flags["changed"])
+    besides = max(flags["added"], flags["beside"], flags["passing"], flags["tentative"])
+    touched, conflict = max(match["names"], match["terms"]), match["conflict"]
+    own = float(new.cues.own)
+    pair = [
+        cosine, max(0.0, cosine - 0.45), aspect, aspect * cosine, cue * cosine, cue * aspect, conflict * cue,
+        flags["ended"] * touched, flags["changed"] * touched, besides * (1 - cue), flags["beside"] * cue,
+        flags["beside"] * touched, flags["scoped"] * (1 - cue), flags["scoped"] * aspect, flags["refers"] * cosine,
+        conflict * own, conflict * (1 - own) * (1 - touched), match["unnamed"] * own, match["unnamed"] * touched,
+        match["valued"] * match["core"], match["valued"] * (1 - touched), match["valued"] * cosine, own,
+        float(new.slot is not None and old.slot is not None and new.slot != old.slot),
+        float(new.slot is not None and new.slot == old.slot), math.log(known) / 2,
     ]  # fmt: skip
-    return np.concatenate([signs, 2 * alone * common]).astype(np.float32)
+    # One can have one city, but several pets. What comes beside something, or of somebody else, says nothing of that.
+    alone = (1 - conflict) * (1 - besides)
+    return np.concatenate([[*pair, *flags.values(), *match.values()], 2 * alone * common]).astype(np.float32)
 
 
-def _conflicts(new: Cues, old: Cues) -> float:
-    """Return 1 if the new one is about somebody whom the old one does not mention."""
-    return float(bool(new.people) and new.people.isdisjoint(old.people))
+def _compare_matter(new: Cues, old: Cues) -> dict[str, float]:
+    """Compare the words, names, people and kinds of values of two statements."""
+    terms, core, values = new.terms & old.terms, new.core & old.core, new.values & old.values
+    names = new.names & old.names
+    return {
+        "terms": float(bool(terms)),
+        "shared": min(MAX_SHARED, len(terms)) / MAX_SHARED,
+        "share": len(terms) / max(1, min(len(new.terms), len(old.terms))),
+        "core": len(core) / max(1, min(len(new.core), len(old.core))),
+        "names": float(bool(names)),
+        "other names": float(bool(new.names and old.names and not names)),
+        "people": float(bool(new.people & old.people)),
+        "conflict": float(bool(new.people) and new.people.isdisjoint(old.people)),
+        "unnamed": float(bool(old.people) and not new.people),
+        "valued": float(bool(values)),
+        "same values": len(values) / max(1, len(new.values | old.values)),
+        "denied": float(old.negated and not new.negated),
+        "denies": float(new.negated and not old.negated),
+        "not own": float(old.own and not new.own),
+        "length": math.log1p(len(new.terms)) / 3,
+        "old length": math.log1p(len(old.terms)) / 3,
+    }
 
 
 @cache

@@ -225,9 +225,11 @@ def _read_stored(found: Found, utterance: Utterance, finder: ChangeFinder, vecto
     scope, services = finder.scope, finder.services
     reads, items = list_reads(found, utterance), services.items
     change = NO_CHANGE
-    if isinstance(found, Statement) and not found.doubtful:
+    if isinstance(found, Statement):
         read = vectors.read_span(utterance.message.text, (found.start, found.end))
         change = finder.find(utterance.quote(found), read, found.slot, utterance.speaker)
+        # A doubtful statement may be of a text that somebody else wrote: it ends nothing.
+        change = change.only_mark() if found.doubtful else change
     query = WordQuery(tuple(dict.fromkeys(extract_terms(reads.words))), scope, reads.where, limit=MAX_LIKELY_FACTS)
     hits = services.words.best(query).hits if query.terms else ()
     likely = items.get_many(scope, [hit.id for hit in hits]) if hits else []

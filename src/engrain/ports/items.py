@@ -207,8 +207,8 @@ class ItemStore(Protocol):
         """Return the spans of these items that are cited by replaced or corrected items, which no longer hold.
 
         In the order asked, then by span, once for each item that cites it. A citation without a span is the whole text.
-        `now` is the text of the slot's current holder, or else of the last item in the chain of `replaced_by`; None if
-        that is not visible.
+        `now` and `by` are the text and id of the slot's current holder, or else of the last item in the chain of
+        `replaced_by`; None if that is not visible.
         """
 
     def changes(self, scope: Scope, since: int, limit: int) -> Changes:

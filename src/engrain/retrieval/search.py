@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import NamedTuple
 
 import numpy as np
 
-from engrain.core.clock import check_time
-from engrain.core.errors import EmbedderFailed, InvalidInput
+from engrain.core.errors import EmbedderFailed
 from engrain.core.identity import Scope
 from engrain.core.model.filters import matches_filter
-from engrain.core.model.items import ASPECT_KEY, LATER_KEY, RESERVED_KEY, Item, is_all_forgotten
+from engrain.core.model.items import Item, is_all_forgotten
 from engrain.core.model.messages import item_to_message
 from engrain.core.model.queries import CandidateQuery, Candidates, OutdatedSpan
 from engrain.core.model.recall import Degraded, Hit, Recall, RecallRequest
@@ -34,6 +32,7 @@ from engrain.retrieval.candidates import (
     search_by_ports,
     search_with_server,
 )
+from engrain.retrieval.current import find_later, is_outdated_by_any, put_current_first
 from engrain.retrieval.query import Question, parse_query
 from engrain.retrieval.ranking import Collected, Matrix, Ranking, fuse, rank
 from engrain.retrieval.rerank import rerank
@@ -89,7 +88,7 @@ def search(request: RecallRequest, services: Services) -> Recall:
         calls = _find_bare_tool_calls(order, ranked, floor, services)
         order = [one for one in order if one not in calls] if calls else order
         if request.n < MIN_COMPARED:
-            order = _put_stale_behind(order, ranked, request, services, floor)
+            order = _put_earlier_behind(order, ranked, request, services, floor)
         selection = select_candidates(order, request.n, floor, usual_floor)
         loaded = _load_found(selection, ranked, services)
     hits = _build_hits(loaded, ranked, request, services)
@@ -105,24 +104,25 @@ def search(request: RecallRequest, services: Services) -> Recall:
         hits = _build_hits(loaded, ranked, request, services)
     selection.omitted["double"] = [*calls, *duplicates]
     related = _expand_relations(hits, request, services, floor, named)
-    ordered = _put_current_first(_add_related(hits, related, selection, request.n), request.at)
+    joined = _add_current(_add_related(hits, related, selection, request.n), selection, request, services)
+    ordered = put_current_first(joined, request.at)
     ordered = _mark_quoting(ordered, terms)
     budget = TokenBudget(request.budget, services.count_tokens, terms)
     found = pack_hits(ordered, selection, budget, request.context, request.told)
     return replace(found, confidence=_get_confidence(ranked), degraded=tuple(dict.fromkeys(_list_degraded(ranked))))
 
 
-def _put_stale_behind(
+def _put_earlier_behind(
     order: list[Candidate], ranked: list[RankedScope], request: RecallRequest, services: Services, floor: float
 ) -> list[Candidate]:
-    """Move what no longer holds behind the other best ones, so that it is not all that a recall of one hit returns."""
+    """Move what is earlier behind the newer one among the best, so that a recall of one hit returns the newer one."""
     best = [one for one in order if one.relevance >= floor][:MIN_COMPARED]
     hits = _build_hits(_load_found(Selection(best, {}), ranked, services), ranked, request, services)
-    stale = [one for one, hit in hits.items() if hit.stale and not hit.earlier]
-    if not stale:
+    earlier = [one for one, hit in hits.items() if hit.earlier and is_outdated_by_any(hit, hits.values())]
+    if not earlier:
         return order
-    first = [one for one in best if one not in stale]
-    return [*first, *stale, *(one for one in order if one not in best)]
+    first = [one for one in best if one not in earlier]
+    return [*first, *earlier, *(one for one in order if one not in best)]
 
 
 def _rank_scope(number: int, scope: Scope, request: RecallRequest, services: Services) -> RankedScope:
@@ -230,6 +230,37 @@ def _add_related(
     return dict(joined)
 
 
+def _add_current(
+    hits: dict[Candidate, Hit], selection: Selection, request: RecallRequest, services: Services
+) -> dict[Candidate, Hit]:
+    """Put what holds now before each hit that no longer holds, if it was not found. The stale ones make room."""
+    successors = {
+        one: {old.by for old in hit.outlived if old.by} for one, hit in hits.items() if hit.stale and hit.outlived
+    }
+    if not any(successors.values()):
+        return hits
+    seen = {hit.item.id for hit in hits.values() if not hit.stale} | (request.shown or set())
+    joined: dict[Candidate, Hit] = {}
+    for one, hit in hits.items():
+        for item in services.items.get_many(request.scopes[one.scope], list(successors.get(one, ()))):
+            told = seen & {item.id, *(cite.item for source in item.sources for cite in source.cites)}
+            if told or not item.visible(request.at or request.now) or not matches_filter(build_filter(request), item):
+                continue
+            seen.add(item.id)
+            candidate = one._replace(row=-1, id=item.id, source=item.source, trusted=item.trust >= MIN_TRUST)
+            joined[candidate] = _build_followed(candidate, item, "change", hit)
+        joined[one] = hit
+    surplus = sorted(joined, key=lambda one: joined[one].stale)[request.n :]
+    selection.omitted["n"] += surplus
+    return {one: hit for one, hit in joined.items() if one not in surplus}
+
+
+def _build_followed(candidate: Candidate, item: Item, by: str, origin: Hit) -> Hit:
+    """Build a hit that another one led to."""
+    score, relevance = candidate.score, candidate.relevance
+    return Hit(item, item.text, (0, len(item.text)), score, relevance, (by,), {by: round(score, 4)}, scope=origin.scope)
+
+
 def _load_found(
     selection: Selection, ranked: list[RankedScope], services: Services
 ) -> dict[Candidate, tuple[Item, list[OutdatedSpan]]]:
@@ -258,41 +289,10 @@ def _build_hits(
         if item.kind != "message" and ranking.table.cover[one.row] < MIN_WORD_COVER:
             passage = _find_nearest_passage(scope, item, collected.vector, services)
         origin = HitOrigin(
-            collected.list_arms(one.row), scope if one.scope else None, _find_later(item, request.at) is not None
+            collected.list_arms(one.row), scope if one.scope else None, find_later(item, request.at) is not None
         )
         hits[one] = build_hit(one, ranking, item, passage, marks, origin)
     return hits
-
-
-def _find_later(item: Item, at: datetime | None) -> datetime | None:
-    """Return since when something newer was said about the item's matter, by the moment that is asked for."""
-    own = item.metadata.get(RESERVED_KEY)
-    since = own.get(LATER_KEY) if isinstance(own, Mapping) else None
-    try:
-        later = check_time(since, "later") if isinstance(since, str) else None
-    except InvalidInput:  # out of a file that somebody else wrote
-        return None
-    return later if later and (at is None or later <= at) else None
-
-
-def _put_newest_first(ordered: list[tuple[Candidate, Hit]]) -> list[tuple[Candidate, Hit]]:
-    """Let current facts of one aspect, such as two cities, change places so that the newest comes first."""
-    places: dict[str, list[int]] = {}
-    for place, (_, hit) in enumerate(ordered):
-        own = hit.item.metadata.get(RESERVED_KEY)
-        aspect = own.get(ASPECT_KEY) if isinstance(own, Mapping) else None
-        if isinstance(aspect, str) and hit.item.kind == "fact" and not hit.stale:
-            places.setdefault(aspect, []).append(place)
-    swapped = list(ordered)
-    for some in places.values():
-        newest = sorted(some, key=lambda place: _get_time(ordered[place][1].item), reverse=True)
-        for place, other in zip(some, newest, strict=True):
-            swapped[place] = ordered[other]
-    return swapped
-
-
-def _get_time(item: Item) -> datetime:
-    return item.occurred_at or item.recorded_at
 
 
 def _mark_quoting(hits: dict[Candidate, Hit], terms: frozenset[int]) -> dict[Candidate, Hit]:
@@ -307,19 +307,6 @@ def _mark_quoting(hits: dict[Candidate, Hit], terms: frozenset[int]) -> dict[Can
 
 def _list_own_terms(text: str) -> list[int]:
     return extract_terms(find_own_words(text).text.replace(HIDDEN_LETTER, " "))
-
-
-def _put_current_first(hits: dict[Candidate, Hit], at: datetime | None) -> dict[Candidate, Hit]:
-    """Move what no longer holds to the end, and what is earlier behind what was said later."""
-    ordered = sorted(hits.items(), key=lambda pair: pair[1].stale and not pair[1].earlier)
-    ordered = _put_newest_first(ordered)
-    for pair in [pair for pair in ordered if pair[1].earlier]:
-        since = _find_later(pair[1].item, at)
-        later = [place for place, (_, hit) in enumerate(ordered) if since and hit.item.recorded_at >= since]
-        place = ordered.index(pair)
-        if later and later[-1] > place:
-            ordered.insert(later[-1], ordered.pop(place))
-    return dict(ordered)
 
 
 def _expand_relations(
@@ -349,10 +336,7 @@ def _expand_relations(
             candidate = Candidate(
                 origin.scope, -len(seen_ids), item.id, score, relevance, item.source, item.trust >= MIN_TRUST
             )
-            found[candidate] = Hit(
-                item, item.text, (0, len(item.text)), score, relevance, ("relation",), {"relation": round(score, 4)},
-                scope=hit.scope,
-            )  # fmt: skip
+            found[candidate] = _build_followed(candidate, item, "relation", hit)
     return found
 
 
@@ -402,7 +386,7 @@ def _mark_summary(summary: Item, marks: Sequence[OutdatedSpan], messages: Mappin
         words = messages[mark.id].text[mark.start : mark.end]
         start = summary.text.find(words) if words else -1
         if start >= 0:
-            found.append(OutdatedSpan(summary.id, start, start + len(words), mark.until, mark.now))
+            found.append(OutdatedSpan(summary.id, start, start + len(words), mark.until, mark.now, mark.by))
     return found
 
 

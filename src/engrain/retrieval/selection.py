@@ -223,7 +223,7 @@ def build_hit(
     named = zip(ranking.names, parts, strict=True)
     arms = {name: round(part, 4) for name, part in named if not -5e-5 <= part <= 5e-5}
     outlived = tuple(
-        OutdatedText(item.text[mark.start : mark.end], mark.until, mark.now)
+        OutdatedText(item.text[mark.start : mark.end], mark.until, mark.now, mark.by)
         for mark in outdated
         if mark.start < end and mark.end > start
     )
@@ -244,7 +244,7 @@ def pack_hits(
     """Pack as many hits, in order, as fit into the budget, however small it is.
 
     A hit that does not fit is shortened to its best sentences. If even those are too long, no far less relevant hit
-    takes its place: a model would take it for the answer.
+    takes its place, nor one that no longer holds: a model would take it for the answer.
     """
     context = budget.fit_context(context)
     hits = _mark_told(hits, told, context)
@@ -262,7 +262,10 @@ def pack_hits(
         best_cut = max((one.relevance for one in cut if one.trusted or not candidate.trusted), default=0.0)
         title = choose_heading(hit)
         heading = budget.count(f"\n## {title}\n") if limited and title not in titles else 0
-        fitting = None if candidate.relevance < MIN_SUBSTITUTE_SHARE * best_cut else budget.fit_hit(hit, used + heading)
+        blocked = candidate.relevance < MIN_SUBSTITUTE_SHARE * best_cut or (
+            hit.stale and 0 < candidate.relevance <= best_cut
+        )
+        fitting = None if blocked else budget.fit_hit(hit, used + heading)
         if fitting is None:
             cut.append(candidate)
             continue

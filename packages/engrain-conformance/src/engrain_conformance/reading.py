@@ -231,12 +231,12 @@ class ReadingSuite(Suite):
         add(store, derived("Lima", Citation(said, 10, 14), slot="city"), derived("Likes tea.", Citation(said, 19, 27)))
         assert store.outdated(ANA, [said]) == []
         until = clock.advance()
-        add(store, derived("Quito", Citation(other), slot="city"))
-        assert store.outdated(ANA, [other, said]) == [OutdatedSpan(said, 10, 14, until, "Quito")]
+        (quito,) = add(store, derived("Quito", Citation(other), slot="city"))
+        assert store.outdated(ANA, [other, said]) == [OutdatedSpan(said, 10, 14, until, "Quito", quito)]
         clock.advance()
-        add(store, fact("Cusco", slot="city"))
+        (cusco,) = add(store, fact("Cusco", slot="city"))
         assert store.outdated(ANA, [said, other]) == [
-            OutdatedSpan(said, 10, 14, until, "Cusco"), OutdatedSpan(other, 0, 10, clock(), "Cusco"),
+            OutdatedSpan(said, 10, 14, until, "Cusco", cusco), OutdatedSpan(other, 0, 10, clock(), "Cusco", cusco),
         ]  # fmt: skip
         assert [span.id for span in store.outdated(ANA, [other, said])] == [other, said]
         assert store.outdated(ANA, []) == store.outdated(ANA, ["nothing"]) == []
@@ -254,7 +254,7 @@ class ReadingSuite(Suite):
         second = correct(store, first, fact("Likes cocoa."))
         clock.advance()
         third = correct(store, second.id or "", fact("Likes tea."))
-        assert store.outdated(ANA, [said]) == [OutdatedSpan(said, 2, 13, until, "Likes tea.")]
+        assert store.outdated(ANA, [said]) == [OutdatedSpan(said, 2, 13, until, "Likes tea.", third.id)]
         forget(store, third.id or "")
         assert store.outdated(ANA, [said]) == []
 
@@ -271,10 +271,10 @@ class ReadingSuite(Suite):
     def test_a_value_that_still_holds_is_not_outdated(self, store: ItemStore, clock: SetClock) -> None:
         (said,) = add(store, message("Lima until Friday."))
         add(store, derived("Lima", Citation(said, 0, 4), slot="city"))
-        add(store, fact("Quito", slot="city", occurred_at=START + DAY))
+        (quito,) = add(store, fact("Quito", slot="city", occurred_at=START + DAY))
         assert store.outdated(ANA, [said]) == []
         clock.advance(86_400)
-        assert store.outdated(ANA, [said]) == [OutdatedSpan(said, 0, 4, START + DAY, "Quito")]
+        assert store.outdated(ANA, [said]) == [OutdatedSpan(said, 0, 4, START + DAY, "Quito", quito)]
 
     # Time
 

@@ -65,13 +65,14 @@ class Sketch(NamedTuple):
 
 
 class OutdatedSpan(NamedTuple):
-    """A span of a message whose derived item was replaced since."""
+    """A span of a message whose derived item was replaced since. `now` and `by` are the current text and its item."""
 
     id: str
     start: int
     end: int
     until: datetime
-    now: str | None  # the current text
+    now: str | None
+    by: str | None = None
 
 
 class ItemCitation(NamedTuple):

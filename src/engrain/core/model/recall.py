@@ -69,11 +69,12 @@ class ToldFact:
 
 @dataclass(frozen=True, slots=True)
 class OutdatedText:
-    """Words of a hit that no longer hold: until when they held, and what holds now."""
+    """Words of a hit that no longer hold: until when they held, and what holds now, with its id."""
 
     text: str
     until: datetime
     now: str | None
+    by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +102,9 @@ class Hit:
 
     @property
     def stale(self) -> bool:
-        """Tell if the hit is shown for its past: most of it no longer holds, or something newer was said."""
+        """Tell if the hit is shown for its past: a third of it no longer holds, or something newer was said."""
         outlived = sum(len(old.text) for old in self.outlived)
-        return self.earlier or self.item.valid_to is not None or outlived > len(self.text) / 2
+        return self.earlier or self.item.valid_to is not None or outlived > len(self.text) / 3
 
     def __str__(self) -> str:
         return render_hit(self)

@@ -1,4 +1,4 @@
-"""Find the words that tell how a statement relates to an earlier one: an end, a change, an addition, a person."""
+"""Read what a statement is about, and the words that tell how it relates to an earlier one."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
+from itertools import pairwise
 
-from engrain.core.rules.statements import NUMBER_OR_TIME, detect_traits
 from engrain.core.text.languages import load_languages
 from engrain.core.text.tokenizer import extract_terms, normalize_unicode
 
-CUES = ("ended", "changed", "added", "passing", "tentative", "negated", "me")
+SIGNS = ("ended", "changed", "added", "beside", "scoped", "passing", "tentative")
 MAX_CHARACTERS = 600
 _WRAP = re.compile(r"\n\s*")
 _CLAUSE = re.compile(r"[,;:.!?()–—]|\b(?:and|but|so|und|aber|y|pero|et|mais)\b")
@@ -23,45 +23,68 @@ _REFERS = re.compile(
     r"\W*(?:so |and |but |well |ok |actually )?(?:she|he|they|it|that|this|the|these|those|sie|er|es|das|die|der|"
     r"ese|esa|eso|lo|la|el|elle|il|ils|ce|cela|ça)\b"
 )
+_CALLED = re.compile(r"([^\W\d_]+(?:-[^\W\d_]+)*),? ([^\W\d_a-zà-öø-ÿ][^\W\d_]+)")
 _SUBJECT_WORDS = 3
 _PARENTS = {"mother", "father", "parents"}
 _ONLY_ONE = frozenset(("partner", "mother", "father", "parents", "boss", "grandmother", "grandfather"))
+# Words for people that mean something else in another language, unless somebody owns them: "ya son dos", "what kind".
+_UNSURE = frozenset(("son", "ma", "kind", "ado", "mate", "ex", "mari", "prima", "nan", "pal", "mann", "chef", "tante"))
+_OWNER = re.compile(r"(?:my|our|his|her|their|your|mein|unser|sein|ihr|dein|mi|mis|tu|su|mon|notre|son|leur)\w{0,2}")
 
 
 @dataclass(frozen=True, slots=True)
 class Cues:
-    """Signs in one statement. `people` are the subjects of its clauses other than the speaker, by what they are."""
+    """The matter of one statement. `people` are the subjects of its clauses other than the speaker, by what they are.
 
-    found: frozenset[str]
+    `called` are their names: "my sister Ada". `values` are the kinds of values that it has, such as a weekday or a
+    price. `core` are its terms without those.
+    """
+
     people: frozenset[str]
+    called: frozenset[str]
     terms: frozenset[int]
+    core: frozenset[int]
     names: frozenset[str]
-    has_time: bool  # a number or a time
-    refers: bool
+    values: frozenset[str]
+    negated: bool
+    own: bool  # the speaker is mentioned
 
 
 @lru_cache(maxsize=2_048)
 def read_cues(text: str) -> Cues:
-    """Read the signs of a statement. A longer text is read at its beginning only."""
+    """Read the matter of a statement. A longer text is read at its beginning only."""
     part = text[:MAX_CHARACTERS]
     lower = part.lower().replace("’", "'")
     patterns, people = _load_patterns()
     subjects = {
         group
         for clause in _CLAUSE.split(lower)
-        for word in _LETTERS.findall(clause)[:_SUBJECT_WORDS]
-        if (group := people.get(word))
+        for before, word in pairwise(("", *_LETTERS.findall(clause)[:_SUBJECT_WORDS]))
+        if (group := people.get(word)) and (word not in _UNSURE or _OWNER.fullmatch(before))
     }
     if _PARENTS & subjects:
         subjects |= _PARENTS
+    values = list(patterns["value"].finditer(lower))
+    terms = frozenset(extract_terms(part)) - _stop_terms()
     return Cues(
-        frozenset(name for name in CUES if patterns[name].search(lower)),
         frozenset(subjects),
-        frozenset(extract_terms(part)) - _stop_terms(),
-        frozenset(fold_name(name) for name in _NAME.findall(part)),
-        bool(detect_traits(part) & NUMBER_OR_TIME),
-        _REFERS.match(lower) is not None,
+        frozenset(fold_name(one[2]) for one in _CALLED.finditer(part) if one[1].lower() in people),
+        terms,
+        terms.difference(*(extract_terms(one[0]) for one in values)),
+        frozenset(fold_name(name) for name in _NAME.findall(part) if not _stop_terms().issuperset(extract_terms(name))),
+        frozenset(one.lastgroup or "" for one in values),
+        patterns["negated"].search(lower) is not None,
+        patterns["me"].search(lower) is not None,
     )
+
+
+@lru_cache(maxsize=256)
+def find_signs(text: str) -> frozenset[str]:
+    """Return how a statement relates to earlier ones by its words, and "refers" if it begins with a pronoun."""
+    lower = text[:MAX_CHARACTERS].lower().replace("’", "'")
+    patterns, _ = _load_patterns()
+    found = {name for name in SIGNS if patterns[name].search(lower)}
+    return frozenset(found | {"refers"} if _REFERS.match(lower) else found)
 
 
 def find_people(text: str) -> frozenset[str]:
@@ -71,18 +94,23 @@ def find_people(text: str) -> frozenset[str]:
     return frozenset(group for word in words if (group := people.get(word)))
 
 
-def only_adds(cues: Cues) -> bool:
+def only_adds(signs: frozenset[str]) -> bool:
     """Tell if a statement puts something beside what is known, or speaks of a while: "also", "this week", "maybe"."""
-    return not {"added", "passing", "tentative"}.isdisjoint(cues.found) and {"ended", "changed"}.isdisjoint(cues.found)
+    if "ended" in signs or "changed" in signs:
+        return "beside" in signs and "ended" not in signs
+    return not {"added", "beside", "passing", "tentative"}.isdisjoint(signs)
 
 
-def are_of_others(one: Cues, other: Cues) -> bool:
-    """Tell if two statements are about different people: a sister and a cousin, or two sisters by their names."""
-    if not one.people or not other.people:
+def are_of_others(new: Cues, old: Cues) -> bool:
+    """Tell if two statements are about different people: a sister and a cousin, two sisters, or me and my sister."""
+    if new.people and not old.people:
+        return old.own and not new.own and new.names.isdisjoint(old.names)
+    if not new.people or not old.people:
         return False
-    if one.people.isdisjoint(other.people):
+    if new.people.isdisjoint(old.people):
         return True
-    return not one.people & other.people & _ONLY_ONE and bool(one.names and other.names) and not one.names & other.names
+    alone = new.people & old.people & _ONLY_ONE
+    return not alone and bool(new.called and old.called) and new.called.isdisjoint(old.called)
 
 
 def fold_name(name: str) -> str:
@@ -100,7 +128,10 @@ def _stop_terms() -> frozenset[int]:
 def _load_patterns() -> tuple[dict[str, re.Pattern[str]], dict[str, str]]:
     file = resources.files("engrain.core") / "data" / "changes.toml"
     tables = tomllib.loads(file.read_text("utf-8"))
-    groups = tables.pop("people")
+    groups, values = tables.pop("people"), tables.pop("values")
     people = {word: group for group, words in groups.items() for word in words.split("|")}
-    joined = {name: "|".join(_WRAP.sub("", table[name]) for table in tables.values()) for name in CUES}
+    joined = {
+        name: "|".join(_WRAP.sub("", table[name]) for table in tables.values()) for name in (*SIGNS, "negated", "me")
+    }
+    joined["value"] = "|".join(f"(?P<{name}>{pattern})" for name, pattern in values.items())
     return {name: re.compile(rf"(?<!\w)(?:{pattern})") for name, pattern in joined.items()}, people

@@ -81,12 +81,12 @@ class ItemReads:
             asked = [
                 tx.ask("find_last_version", n=row[4], at=None)
                 if row[5] is None
-                else tx.ask("find_slot_text", slot=row[5], at=None)
+                else tx.ask("find_slot_holder", slot=row[5], at=None)
                 for row in rows
             ]
             texts = [current.fetchall() for current in asked]
             return [
-                OutdatedSpan(cited, start, end, from_micros(until), current[0][0] if current else None)
+                OutdatedSpan(cited, start, end, from_micros(until), *(current[0] if current else (None, None)))
                 for (cited, start, end, until, _, _), current in zip(rows, texts, strict=True)
             ]
 

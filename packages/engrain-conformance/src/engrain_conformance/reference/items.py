@@ -211,7 +211,8 @@ class ReferenceItems(StateHolder):
         for citing, cited, start, end in spans:
             until = _find_end(state.items[citing].item, now)
             if until:
-                found.append(OutdatedSpan(cited, start, end, until, _find_successor(state, state.items[citing], now)))
+                current = _find_successor(state, state.items[citing], now)
+                found.append(OutdatedSpan(cited, start, end, until, current and current.text, current and current.id))
         return sorted(found, key=lambda one: (list(ids).index(one.id), *one[1:4], one.now or ""))
 
     @reads
@@ -347,15 +348,15 @@ def _find_end(item: Item, now: datetime) -> datetime | None:
     return item.valid_to if item.valid_to is not None and item.valid_to <= now else None
 
 
-def _find_successor(state: State, stored: StoredRow, now: datetime) -> str | None:
-    """The text that replaced an item: the slot's current value, or the last correction."""
+def _find_successor(state: State, stored: StoredRow, now: datetime) -> Item | None:
+    """What replaced an item: the slot's current value, or the last correction."""
     if stored.item.slot is not None:
         same = (item.item for item in state.list_items(stored.scope) if item.item.slot == stored.item.slot)
-        return next((item.text for item in same if item.visible(now)), None)
+        return next((item for item in same if item.visible(now)), None)
     following = stored.item
     while following.replaced_by in state.items:
         following = state.items[following.replaced_by or ""].item
-    return following.text if following.visible(now) else None
+    return following if following.visible(now) else None
 
 
 class ReferenceSessions(StateHolder):

@@ -53,8 +53,8 @@ join item on item.scope = citation.scope and item.n = citation.item
 where {+}cited.scope = :scope and cited.id {in:ids}
   and (item.retracted_at is not null or item.valid_to <= {now}) and not (citation.span_end {same} 0);
 
--- find_slot_text --
-select text from item where scope = :scope and slot = :slot and {visible} order by valid_from desc, id desc limit 1;
+-- find_slot_holder --
+select text, id from item where scope = :scope and slot = :slot and {visible} order by valid_from desc, id desc limit 1;
 
 -- find_last_version --
 -- Follows the corrections to the last one.
@@ -64,7 +64,7 @@ with recursive chain (n, next, depth) as (
   select item.n, item.replaced_by, depth + 1 from chain join item on item.id = chain.next and {+}item.scope = :scope
   where depth < 10000
 )
-select item.text from item
+select item.text, item.id from item
 where item.scope = :scope and item.n = (select n from chain order by depth desc limit 1) and {visible};
 
 -- load_changes --
