@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from engrain.core.model.items import ForgetRequest, Statement
 from engrain.core.model.messages import Message, message_to_note
-from engrain.core.rules.forget_requests import ForgetTopic, find_forget_topics, mentions_forgetting
+from engrain.core.rules.forget_requests import mentions_forgetting
 from engrain.core.rules.importance import EpisodeEvent, EpisodeKind, measure_novelty
 from engrain.core.rules.message_filters import blank_recalled
 from engrain.core.rules.own_words import find_own_words
@@ -15,6 +15,7 @@ from engrain.core.rules.statements import load_statement_rules
 from engrain.core.text.passages import Sentence
 from engrain.ingest import episodes, gate
 from engrain.ingest.change_finder import ChangeFinder
+from engrain.ingest.forget_intent import ForgetTopic, find_forget_topics
 from engrain.ingest.forget_targets import is_statement
 from engrain.ingest.message_vectors import MessageVectors
 from engrain.ingest.sentence_model import Verdict, judge_sentences
