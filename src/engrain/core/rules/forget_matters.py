@@ -17,6 +17,7 @@ MIN_PREFIX = 5  # letters that two forms of a word share: "embarazo", "embarazad
 MIN_DIGITS, MIN_DIGIT_SHARE = 3, 0.3  # of a number that a request names by a part
 MIN_VALUE = 5  # letters of a value that may be part of a longer word
 _CACHED_TEXTS = 4_096
+MAX_CHARACTERS = 600  # of a text; what follows is not compared
 _FIRST_PERSON = r"i|i'm|im|i've|i'd|i'll|we|we're|we've|ich|wir|yo|je|nous"
 _MINE = (
     r"my|mine|me|our|ours|us|mein\w*|mir|mich|uns\w*|mi|mis|soy|estoy|tengo|mon|ma|mes|moi|notre|nos|" + _FIRST_PERSON
@@ -96,11 +97,12 @@ class Topic:
 
     def cover(self, text: str) -> frozenset[str]:
         """Return the words of the matter that a text has, in whatever form."""
-        held = tokenize(text)
+        held = tokenize(text[:MAX_CHARACTERS])
         return frozenset(word for word in self.words if any(_is_same(word, one) for one in held))
 
     def has_value(self, text: str) -> bool:
         """Tell if a text has a number or code that the request names, whole or by a part."""
+        text = text[:MAX_CHARACTERS]
         held, runs = set(tokenize(text)), _DIGITS.findall(_SEPARATOR.sub("", text))
         return any(
             one.lower() in held
@@ -119,15 +121,16 @@ class Topic:
             and not _TITLE.match(match[0])
             and not _AFTER_ARTICLE.search(self.text[: match.start()])
         ]
+        texts = [one[:MAX_CHARACTERS] for one in texts]
         lower = [one for one in self.named if one[0].islower() and any(_is_name_in(one, text) for text in texts)]
         return [word for one in (*found, *lower) for word in tokenize(one)[:1]]
 
     def is_of_other(self, text: str) -> bool:
         """Tell if a text is about somebody whom the matter does not name: "my divorce", and that of a sister."""
-        if _SPEAKS_FIRST.match(text):
+        if _SPEAKS_FIRST.match(text[:MAX_CHARACTERS]):
             return False
         held = read_cues(text).people
-        named = {fold_accents(one) for one in _NAME.findall(text) if one[0].isupper()}
+        named = {fold_accents(one) for one in _NAME.findall(text[:MAX_CHARACTERS]) if one[0].isupper()}
         return bool(held) and held.isdisjoint(self.people) and named.isdisjoint(map(fold_accents, self.named))
 
     def lacks_person(self, text: str) -> bool:
@@ -167,45 +170,47 @@ class Topic:
 
 
 def read_topic(text: str, everything: bool) -> Topic:
+    text = text[:MAX_CHARACTERS]
     return Topic(text, tuple(list_matter_words(text)), everything)
 
 
 def is_own_words(text: str) -> bool:
-    return _SPEAKS.search(text) is not None
+    return _SPEAKS.search(text[:MAX_CHARACTERS]) is not None
 
 
 def is_continued(text: str) -> bool:
     """Tell if a text goes on about somebody of the text before: "she kept the house"."""
-    return _FOLLOWS.match(text) is not None
+    return _FOLLOWS.match(text[:MAX_CHARACTERS]) is not None
 
 
 def is_beside(text: str) -> bool:
     """Tell if a text puts something beside another thing of its kind."""
-    return _BESIDE.search(text) is not None
+    return _BESIDE.search(text[:MAX_CHARACTERS]) is not None
 
 
 def is_another_one(text: str) -> bool:
-    return _ANOTHER_ONE.match(text) is not None
+    return _ANOTHER_ONE.match(text[:MAX_CHARACTERS]) is not None
 
 
 def is_also(text: str) -> bool:
-    return _ALSO.search(text) is not None and _SPEAKS_FIRST.match(text) is None
+    return _ALSO.search(text[:MAX_CHARACTERS]) is not None and _SPEAKS_FIRST.match(text[:MAX_CHARACTERS]) is None
 
 
 def is_of_nobody(text: str) -> bool:
     """Tell if a text is about a thing that it gives to nobody: "the shop's number is …"."""
-    return _ARTICLE.match(text) is not None and not is_own_words(text)
+    return _ARTICLE.match(text[:MAX_CHARACTERS]) is not None and not is_own_words(text)
 
 
 @lru_cache(_CACHED_TEXTS)
 def state_kind(name: str, text: str) -> tuple[bool, bool]:
     """Return whether a text has a word that states things of a kind, and a value of its shape."""
-    kind = load_kinds()[name]
+    kind, text = load_kinds()[name], text[:MAX_CHARACTERS]
     return any(_has(kind.signs, one) for one in tokenize(text)), bool(kind.shape and kind.shape.search(text))
 
 
 @lru_cache(_CACHED_TEXTS)
 def find_kinds(text: str) -> frozenset[str]:
+    """Return the kinds of things that a text states."""
     return frozenset(name for name in load_kinds() if any(state_kind(name, text)))
 
 
@@ -229,7 +234,7 @@ def _describe(text: str, name: str) -> str | None:
     """Return how a text tells who somebody is: by the word before the name, or by "from work" behind it."""
     found = re.search(
         rf"(\w+)?\W*\b{re.escape(name)}\b(?:\s+(?:from|at|vom|von|aus|del|de|du)\s+(?:the |my |der |la |le )?(\w+))?",
-        fold_accents(text),
+        fold_accents(text[:MAX_CHARACTERS]),
     )
     if not found:
         return None

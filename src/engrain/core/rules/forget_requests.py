@@ -61,6 +61,8 @@ def is_candidate(words: Sequence[Word]) -> bool:
 
 
 def read_words(text: str) -> list[Word]:
+    """Read the words of a text. Of a long one only the beginning is read."""
+    text = text[:MAX_MESSAGE_CHARACTERS]
     lower = fold_text(text)
     return [_read_word(match, text, first=k == 0) for k, match in enumerate(_WORD.finditer(lower))]
 
@@ -132,7 +134,7 @@ def _list_around(before: Sequence[Word], after: Sequence[Word]) -> set[str]:
 
 def find_matter(text: str) -> Matter | None:
     """Return the matter of a request; None if nothing is named and the request does not point at what was said."""
-    clauses = [text[slice(*span)] for span in _split_clauses(text)]
+    clauses = [text[slice(*span)] for span in _split_clauses(text[:MAX_MESSAGE_CHARACTERS])]
     read = [read_words(one) for one in clauses]
     place = next((k for k, one in enumerate(read) if _is_order(one)), None)
     if place is None:
@@ -188,7 +190,7 @@ def _split_clauses(text: str) -> list[Span]:
 
 def only_mentions(text: str) -> bool:
     """Tell a sentence that speaks of forgetting without asking for it: "I forgot", "don't forget", "one day"."""
-    return _load_unmeant().search(fold_text(text)) is not None
+    return _load_unmeant().search(fold_text(text[:MAX_MESSAGE_CHARACTERS])) is not None
 
 
 def fold_text(text: str) -> str:
