@@ -205,7 +205,7 @@ def _is_doubtful(
         return True
     if row[VALUE]:
         return False
-    if topic.is_own and not full and is_of_nobody(text):
+    if topic.is_own and not full and is_of_nobody(text) and topic.people.isdisjoint(find_people(text)):
         return True
     if not named and is_also(text):
         return True

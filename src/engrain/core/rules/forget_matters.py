@@ -84,7 +84,7 @@ class Topic:
 
     @cached_property
     def people(self) -> frozenset[str]:
-        return find_people(" ".join(self.named))
+        return find_people(self.text)
 
     @cached_property
     def is_own(self) -> bool:

@@ -19,7 +19,7 @@ _CACHED_WORDS = 20_000
 _STEM = 6  # letters of a word that the features hold
 _MAX_GRAM, _SKIP = 4, 4
 _WORD = re.compile(
-    r"(?:[cdjlmnst]|qu)'(?=\w)|(?=[\w-]{0,40}\d)\w[\w.,:/-]{0,60}\w|\d|[^\W\d_]+(?:'[^\W\d_]+)?|[?!:\"“”„«»…—–_(`]"
+    r"(?:[cdjlmnst]|qu)'(?=\w)|\bun-(?:remember|know|learn|save)\b|(?=[\w-]{0,40}\d)\w[\w.,:/-]{0,60}\w|\d|[^\W\d_]+(?:'[^\W\d_]+)?|[?!:\"“”„«»…—–_(`]"
 )
 _BREAK = re.compile(r"[,;:.!?…–—]+(?:\s|$)|\s-+\s|[–—]|\s(?=(?:so|and) (?:just |please )?(?:delete|forget|remove|erase)\b)")
 _WRAP, _UNMEANT = re.compile(r"\n\s*"), "unmeant"
@@ -167,7 +167,8 @@ def _names_matter(word: Word) -> bool:
 def _is_order(words: Sequence[Word]) -> bool:
     found = _join_classes(words)
     supported = not found.isdisjoint(_SUPPORT) or any(one.shape == "#" for one in words)
-    return not found.isdisjoint(_ORDERS) or ("weak" in found and supported)
+    opens = next((one.classes for one in words if one.shape != "small" and "please" not in one.classes), frozenset())
+    return not found.isdisjoint(_ORDERS) or ("weak" in found and (supported or "weak" in opens))
 
 
 def _points_back(words: Sequence[Word]) -> bool:
