@@ -10,10 +10,10 @@ Set-aside files are never read. Needs numpy alone.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -35,8 +35,9 @@ OUT = Path(__file__).parents[2] / "src" / "engrain" / "core" / "data" / WEIGHTS
 ASKS = ("several", "none")  # requests that fit more than one thing, or nothing
 TRAINED_WEIGHT = 0.6  # of a sentence of the training people
 MAX_CHARACTERS = 600
-# Of the training people: these do ask to forget something.
-REQUESTS = ("requests", "nuria-terraza")
+# Of the training files: some of these do ask to forget something.
+REQUESTS = ("requests",)
+NURIA = "¿Lo de la terraza? Bórralo, anda."  # a request as well
 STEPS, RATE, DECAY_INTENT, DECAY_TARGET = 300, 0.3, 0.02, 0.3
 
 Matrix = Any
@@ -74,14 +75,21 @@ def main() -> None:
     options = parser.parse_args()
     sentences, requests = list(read_sentences()), list(read_requests(LocalEmbedder()))
     for author in FORGET_FILES:
-        weights = fit([one for one in sentences if one.author != author], [one for one in requests if one.author != author])
-        with patch.dict(forget_intent.__dict__, load_weights=lambda _: weights), patch.dict(
-            forget_targets.__dict__, load_weights=lambda _: weights
+        weights = fit(
+            [one for one in sentences if one.author != author], [one for one in requests if one.author != author]
+        )
+        with (
+            patch.dict(forget_intent.__dict__, load_weights=partial(read_fitted, weights)),
+            patch.dict(forget_targets.__dict__, load_weights=partial(read_fitted, weights)),
         ):
             report(author, sentences, requests, listed=options.list)
     if not options.check:
         np.savez_compressed(OUT, **fit(sentences, requests), data=np.array(hash_forget_files()))
         click.echo(f"wrote {OUT.name}: {OUT.stat().st_size:,} bytes")
+
+
+def read_fitted(weights: dict[str, Matrix], _: str) -> dict[str, Matrix]:
+    return weights
 
 
 def fit(sentences: Sequence[Sentences], requests: Sequence[Request]) -> dict[str, Matrix]:
@@ -102,16 +110,14 @@ def read_sentences() -> Iterator[Sentences]:
     for path in sorted((HERE / "training").glob("*.jsonl")):
         for one in read_lines(path) if path.stem not in REQUESTS else ():
             text = one.get("text")
-            if text and len(text) < MAX_CHARACTERS and not text.startswith("¿Lo de la terraza"):
+            if text and len(text) < MAX_CHARACTERS and text != NURIA:
                 yield Sentences("training", text, read_columns(text), False, TRAINED_WEIGHT)
 
 
 def read_columns(text: str) -> list[list[int]]:
     spans = [trim_span(text, one.start, one.end) for one in split_sentences(text)]
     words = [read_words(text[slice(*span)]) for span in spans]
-    return [
-        list_columns(list_sentence_features(words, k)) for k in range(len(words)) if is_candidate(words[k])
-    ]
+    return [list_columns(list_sentence_features(words, k)) for k in range(len(words)) if is_candidate(words[k])]
 
 
 def read_requests(embedder: LocalEmbedder) -> Iterator[Request]:
@@ -136,12 +142,12 @@ def read_requests(embedder: LocalEmbedder) -> Iterator[Request]:
             yield Request(author, one["request"], topic, every, vectors, found, meant, one["certain"])
 
 
-def fit_intent(sentences: Sequence[Sentences]) -> tuple[Matrix, float]:
+def fit_intent(sentences: Sequence[Sentences]) -> tuple[Matrix, Matrix]:
     rows, wanted, weights = [], [], []
     for one in sentences:
         # Of a text that asks, the sentence with the first word for forgetting is the request.
-        for columns in one.columns[:1] if one.asks else one.columns:
-            rows.append(columns)
+        for found_in in one.columns[:1] if one.asks else one.columns:
+            rows.append(found_in)
             wanted.append(float(one.asks))
             weights.append(one.weight)
     sizes = np.array([len(one) for one in rows])
@@ -158,7 +164,7 @@ def fit_intent(sentences: Sequence[Sentences]) -> tuple[Matrix, float]:
     return found[:-1].astype(np.float16), np.float32(found[-1])
 
 
-def fit_targets(requests: Sequence[Request]) -> tuple[Matrix, float]:
+def fit_targets(requests: Sequence[Request]) -> tuple[Matrix, Matrix]:
     named = [one for one in requests if one.topic]
     rows = np.array([row for one in named for row in build_rows(one)])
     wanted = np.array([float(k in one.meant) for one in named for k in range(len(one.found))])
@@ -221,4 +227,4 @@ def find_cut(one: Request) -> set[int]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

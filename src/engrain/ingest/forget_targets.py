@@ -71,7 +71,9 @@ class Candidate:
         return self.item.text[slice(*self.span)]
 
 
-def choose_targets(topic: Topic, vectors: TopicVectors | None, found: Sequence[Candidate]) -> tuple[list[Candidate], bool]:
+def choose_targets(
+    topic: Topic, vectors: TopicVectors | None, found: Sequence[Candidate]
+) -> tuple[list[Candidate], bool]:
     """Return the candidates that a matter means, and whether that is certain. Uncertain ones are only proposed."""
     groups = group_candidates(found)
     if not groups:
@@ -146,8 +148,9 @@ def _compare_target(topic: Topic, vectors: TopicVectors | None, text: str, vecto
     covered = topic.cover(text)
     cover = len(covered) / len(topic.words) if topic.words else 0.0
     full = float(bool(topic.words) and cover == 1)
-    known = vectors is not None and vector is not None
-    cosine, whole = (float(vectors.words @ vector), float(vectors.clause @ vector)) if known else (0.0, 0.0)
+    cosine = whole = 0.0
+    if vectors is not None and vector is not None:
+        cosine, whole = float(vectors.words @ vector), float(vectors.clause @ vector)
     stated = [state_kind(name, text) for name in topic.kinds]
     sign, shape = (float(any(one[k] for one in stated)) for k in (0, 1))
     people = read_cues(text).people

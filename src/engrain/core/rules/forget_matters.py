@@ -26,14 +26,14 @@ _SPEAKS = re.compile(rf"\b(?:{_MINE})\b|\bj'", re.IGNORECASE)
 _SPEAKS_FIRST = re.compile(rf"^\W*(?:\w+ )?(?:{_FIRST_PERSON}|on)\b|^\W*(?:\w+ )?j'", re.IGNORECASE)
 # Of the speaker, but not "what I told you".
 _OWN = re.compile(
-    r"\b(?:my|mine|our|ours|mein\w*|unser\w*|mi|mis|mon|ma|mes|notre|nos|(?:about|of) (?:me|us)|us \w+ing|von mir|de mí|"
-    r"ich|soy|je suis|i'm|i've|we're|i)\b(?! (?:said|told|mention|ever|wrote|shared|typed|just|dije|habe|hab|gesagt))"
-    r"|\bj'",
+    r"\b(?:my|mine|our|ours|mein\w*|unser\w*|mi|mis|mon|ma|mes|notre|nos|(?:about|of) (?:me|us)|us \w+ing|von mir|"
+    r"de mí|ich|soy|je suis|i'm|i've|we're|i)\b(?! (?:said|told|mention|ever|wrote|shared|typed|just|dije|habe|hab|"
+    r"gesagt))|\bj'",
     re.IGNORECASE,
 )
 _FOLLOWS = re.compile(
-    r"^\W*(?:and |but |though |so |also )?(?:she|he|they|it|er|sie|ella|él|elle|il|she's|he's|they're|she'd|he'd|his|her|"
-    r"its|their)\b",
+    r"^\W*(?:and |but |though |so |also )?(?:she|he|they|it|er|sie|ella|él|elle|il|she's|he's|they're|she'd|he'd|his|"
+    r"her|its|their)\b",
     re.IGNORECASE,
 )
 _BESIDE = re.compile(
@@ -260,4 +260,5 @@ def load_kinds() -> dict[str, Kind]:
 
 def _read_list(text: str) -> tuple[frozenset[str], tuple[str, ...]]:
     words = fold_accents(text).split()
-    return frozenset(one for one in words if not one.endswith("*")), tuple(one[:-1] for one in words if one.endswith("*"))
+    starts = tuple(one[:-1] for one in words if one.endswith("*"))
+    return frozenset(one for one in words if not one.endswith("*")), starts

@@ -19,9 +19,12 @@ _CACHED_WORDS = 20_000
 _STEM = 6  # letters of a word that the features hold
 _MAX_GRAM, _SKIP = 4, 4
 _WORD = re.compile(
-    r"(?:[cdjlmnst]|qu)'(?=\w)|\bun-(?:remember|know|learn|save)\b|(?=[\w-]{0,40}\d)\w[\w.,:/-]{0,60}\w|\d|[^\W\d_]+(?:'[^\W\d_]+)?|[?!:\"“”„«»…—–_(`]"
+    r"(?:[cdjlmnst]|qu)'(?=\w)|\bun-(?:remember|know|learn|save)\b|"
+    r"(?=[\w-]{0,40}\d)\w[\w.,:/-]{0,60}\w|\d|[^\W\d_]+(?:'[^\W\d_]+)?|[?!:\"“”„«»…—–_(`]"
 )
-_BREAK = re.compile(r"[,;:.!?…–—]+(?:\s|$)|\s-+\s|[–—]|\s(?=(?:so|and) (?:just |please )?(?:delete|forget|remove|erase)\b)")
+_BREAK = re.compile(
+    r"[,;:.!?…–—]+(?:\s|$)|\s-+\s|[–—]|\s(?=(?:so|and) (?:just |please )?(?:delete|forget|remove|erase)\b)"
+)
 _WRAP, _UNMEANT = re.compile(r"\n\s*"), "unmeant"
 _ORDERS = frozenset(("forget", "delete", "done"))
 _MAYBE = frozenset(("weak", "keep"))
@@ -102,9 +105,7 @@ def list_features(words: Sequence[Word], before: Sequence[Word], after: Sequence
     plain = [one for one in marks if one != "small"]
     joined = [one for k, one in enumerate(plain) if one != "x" or not k or plain[k - 1] != "x"]
     found |= {
-        "c " + " ".join(joined[k : k + size])
-        for size in range(1, _MAX_GRAM + 1)
-        for k in range(len(joined) - size + 1)
+        "c " + " ".join(joined[k : k + size]) for size in range(1, _MAX_GRAM + 1) for k in range(len(joined) - size + 1)
     }
     found |= {f"s {one} {other}" for k, one in enumerate(plain) for other in plain[k + 2 : k + 1 + _SKIP]}
     return found | _list_orders(words, shapes) | _list_around(before, after)
