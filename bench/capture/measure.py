@@ -166,6 +166,21 @@ def read_other_sets() -> Iterator[Message]:
             yield Message(choose_group("pastes", record["id"]), "pastes", record["text"], (), default="quoted")
 
 
+# The files of requests to forget, by author.
+FORGET_FILES = {
+    "first": ("forget-dev",),
+    "second": ("forget-more", "forget-validation"),
+    "blind": ("blind/forget-blind",),
+    "third": ("forget-third", "forget-sentences"),
+}
+
+
+def hash_forget_files() -> str:
+    """Return the hash of the files from which the weights of requests to forget are made, without `training`."""
+    names = sorted(name for group in FORGET_FILES.values() for name in group)
+    return hashlib.sha256(b"".join((HERE / f"{name}.jsonl").read_bytes() for name in names)).hexdigest()
+
+
 def hash_files(*more: Sequence[str]) -> str:
     """Return the hash of the files from which all weights are made, and of more files for some of them."""
     paths = [

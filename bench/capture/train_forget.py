@@ -1,44 +1,69 @@
-"""Train the weights that tell which fact or message a request to forget means. Run it after train_aspects.py.
+"""Train the weights that find requests to forget, and those that tell which fact or message a request means.
 
     python bench/capture/train_forget.py            writes the weights into the package
-    python bench/capture/train_forget.py --check    only scores each author's requests with the weights of the other
+    python bench/capture/train_forget.py --check    only scores each author's requests with the weights of the others
 
-Made from forget-dev.jsonl and forget-more.jsonl. Set-aside files are never read. Needs numpy alone.
+Made from the forget files of four authors, forget-sentences.jsonl and, as sentences that ask for nothing, training.
+Set-aside files are never read. Needs numpy alone.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import click
 import numpy as np
-from measure import HERE, hash_files, read_lines
+from measure import FORGET_FILES, HERE, hash_forget_files, read_lines
 
-from engrain.core.rules.forget_requests import find_forget_topics
-from engrain.ingest.forget_targets import WEIGHTS, Candidate, compare_target, list_topic_words
+from engrain.core.rules.forget_matters import read_topic
+from engrain.core.rules.forget_requests import find_matter, is_candidate, list_matter_words, read_words
+from engrain.core.text.passages import split_sentences, trim_span
+from engrain.ingest import forget_intent, forget_targets
+from engrain.ingest.forget_intent import FEATURES, list_columns, list_sentence_features
+from engrain.ingest.forget_targets import WEIGHTS, Candidate, TopicVectors, choose_targets, compare_targets
 from engrain.providers.local import LocalEmbedder
 
 OUT = Path(__file__).parents[2] / "src" / "engrain" / "core" / "data" / WEIGHTS
-AUTHORS = ("forget-dev", "forget-more")
-NAMED = ("topic", "aspect", "entity", "value", "several")  # requests with targets that they name
-DECAY, STEPS, RATE, MIN_CHANCE = 0.3, 500, 0.05, 0.5
+ASKS = ("several", "none")  # requests that fit more than one thing, or nothing
+TRAINED_WEIGHT = 0.6  # of a sentence of the training people
+MAX_CHARACTERS = 600
+# Of the training files: some of these do ask to forget something.
+REQUESTS = ("requests",)
+NURIA = "¿Lo de la terraza? Bórralo, anda."  # a request as well
+STEPS, RATE, DECAY_INTENT, DECAY_TARGET = 300, 0.3, 0.02, 0.3
 
 Matrix = Any
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """The features of a request and each message before it, and the places of the messages that it means."""
+class Sentences:
+    """The sentences of a text that may ask, each as columns of features, and whether the text asks."""
 
     author: str
-    rows: Matrix
+    text: str
+    columns: list[list[int]]
+    asks: bool
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request with what was said before it, and the places of what it means."""
+
+    author: str
+    text: str
+    topic: str | None
+    everything: bool
+    vectors: TopicVectors | None
+    found: list[Candidate]
     meant: list[int]
     certain: bool
 
@@ -46,80 +71,160 @@ class Request:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--list", action="store_true", help="list what goes wrong")
     options = parser.parse_args()
-    embedder = LocalEmbedder()
-    requests = [one for author in AUTHORS for one in read_requests(author, embedder)]
-    for author in AUTHORS:
-        found = fit([one for one in requests if one.author != author])
-        report(author, [one for one in requests if one.author == author], found)
-    found = fit(requests)
-    report("all, seen", requests, found)
+    sentences, requests = list(read_sentences()), list(read_requests(LocalEmbedder()))
+    for author in FORGET_FILES:
+        weights = fit(
+            [one for one in sentences if one.author != author], [one for one in requests if one.author != author]
+        )
+        with (
+            patch.dict(forget_intent.__dict__, load_weights=partial(read_fitted, weights)),
+            patch.dict(forget_targets.__dict__, load_weights=partial(read_fitted, weights)),
+        ):
+            report(author, sentences, requests, listed=options.list)
     if not options.check:
-        weights = {"target": found[:-1].astype(np.float32), "target_bias": np.float32(found[-1])}
-        np.savez_compressed(OUT, **weights, data=np.array(hash_files()))
+        np.savez_compressed(OUT, **fit(sentences, requests), data=np.array(hash_forget_files()))
         click.echo(f"wrote {OUT.name}: {OUT.stat().st_size:,} bytes")
 
 
-def read_requests(author: str, embedder: LocalEmbedder) -> list[Request]:
-    requests = []
-    for record in read_lines(HERE / f"{author}.jsonl"):
-        topics = [] if record.get("type") == "note" else find_forget_topics(record["request"])
-        if len(topics) != 1 or not topics[0].topic:
-            continue
-        topic = topics[0].topic
-        vector = embedder.embed([topic], "query")[0]
-        texts = [one["text"] for one in record["messages"]]
-        rows = [
-            compare_target(topic, list_topic_words(topic), vector, build_candidate(text, row))
-            for text, row in zip(texts, embedder.embed(texts, "document"), strict=True)
-        ]
-        places = {one["id"]: place for place, one in enumerate(record["messages"])}
-        meant = [places[id] for id in record["targets"]] if record["why"] in NAMED else []
-        requests.append(Request(author, np.array(rows, np.float32), meant, record["certain"]))
-    return requests
+def read_fitted(weights: dict[str, Matrix], _: str) -> dict[str, Matrix]:
+    return weights
 
 
-def build_candidate(text: str, vector: Matrix) -> Candidate:
-    return Candidate(SimpleNamespace(text=text), (0, len(text)), vector)  # type: ignore[arg-type]
+def fit(sentences: Sequence[Sentences], requests: Sequence[Request]) -> dict[str, Matrix]:
+    intent, intent_bias = fit_intent(sentences)
+    target, target_bias = fit_targets(requests)
+    return {"intent": intent, "intent_bias": intent_bias, "target": target, "target_bias": target_bias}
 
 
-def fit(requests: Sequence[Request]) -> Matrix:
-    """Fit a multinomial choice: each message has a score, and "none of them" has the score 0. The bias comes last."""
-    found, first, second = (np.zeros(requests[0].rows.shape[1] + 1) for _ in range(3))
-    for step in range(1, STEPS + 1):
-        slope = DECAY * np.append(found[:-1], 0)
-        for one in requests:
-            rows = np.hstack([one.rows, np.ones((len(one.rows), 1))])
-            powers = np.exp(np.clip(rows @ found, -30, 30))
-            wanted = np.zeros(len(rows))
-            wanted[one.meant] = 1 / max(1, len(one.meant))
-            slope += rows.T @ (powers / (1 + powers.sum()) - wanted)
-        slope /= len(requests)
-        first, second = 0.9 * first + 0.1 * slope, 0.99 * second + 0.01 * slope * slope
-        rate = RATE * (1 - 0.9 * step / STEPS)
-        found -= rate * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.99**step)) + 1e-8)
+def read_sentences() -> Iterator[Sentences]:
+    for author, names in FORGET_FILES.items():
+        for name in names:
+            for one in read_lines(HERE / f"{name}.jsonl"):
+                if one.get("type") == "note":
+                    continue
+                text = one.get("request") or one["text"]
+                asks = one["asks"] if "asks" in one else one["certain"] or one["why"] in ASKS
+                yield Sentences(author, text, read_columns(text), asks)
+    for path in sorted((HERE / "training").glob("*.jsonl")):
+        for one in read_lines(path) if path.stem not in REQUESTS else ():
+            text = one.get("text")
+            if text and len(text) < MAX_CHARACTERS and text != NURIA:
+                yield Sentences("training", text, read_columns(text), False, TRAINED_WEIGHT)
+
+
+def read_columns(text: str) -> list[list[int]]:
+    spans = [trim_span(text, one.start, one.end) for one in split_sentences(text)]
+    words = [read_words(text[slice(*span)]) for span in spans]
+    return [list_columns(list_sentence_features(words, k)) for k in range(len(words)) if is_candidate(words[k])]
+
+
+def read_requests(embedder: LocalEmbedder) -> Iterator[Request]:
+    for author, names in FORGET_FILES.items():
+        records = [one for name in names for one in read_lines(HERE / f"{name}.jsonl") if "request" in one]
+        for one in records:
+            if not one["certain"] and one["why"] not in ASKS:
+                continue
+            matter = find_matter(one["request"])
+            topic = matter.text if matter else None
+            every = any("every" in word.classes for word in read_words(one["request"]))
+            texts = [message["text"] for message in one["messages"]]
+            vectors = None
+            if topic:
+                rows = embedder.embed([" ".join(list_matter_words(topic)) or topic, topic], "query")
+                vectors = TopicVectors(rows[0], rows[1])
+            found = [
+                Candidate(SimpleNamespace(id=f"{k:02}", text=text), (0, len(text)), row)  # type: ignore[arg-type]
+                for k, (text, row) in enumerate(zip(texts, embedder.embed(texts, "document"), strict=True))
+            ]
+            meant = [k for k, message in enumerate(one["messages"]) if message["id"] in one["targets"]]
+            yield Request(author, one["request"], topic, every, vectors, found, meant, one["certain"])
+
+
+def fit_intent(sentences: Sequence[Sentences]) -> tuple[Matrix, Matrix]:
+    rows, wanted, weights = [], [], []
+    for one in sentences:
+        # Of a text that asks, the sentence with the first word for forgetting is the request.
+        for found_in in one.columns[:1] if one.asks else one.columns:
+            rows.append(found_in)
+            wanted.append(float(one.asks))
+            weights.append(one.weight)
+    sizes = np.array([len(one) for one in rows])
+    places, columns = np.repeat(np.arange(len(rows)), sizes), np.concatenate(rows)
+    scale, labels, shares = 1 / np.sqrt(sizes), np.array(wanted), np.array(weights)
+
+    def slope(found: Matrix) -> Matrix:
+        scores = np.bincount(places, found[columns] * scale[places], minlength=len(rows)) + found[-1]
+        errors = (1 / (1 + np.exp(-scores)) - labels) * shares
+        inner = np.bincount(columns, (errors * scale)[places], minlength=FEATURES)
+        return np.append(inner + DECAY_INTENT * found[:-1], errors.sum())
+
+    found = descend(slope, FEATURES + 1, STEPS, RATE)
+    return found[:-1].astype(np.float16), np.float32(found[-1])
+
+
+def fit_targets(requests: Sequence[Request]) -> tuple[Matrix, Matrix]:
+    named = [one for one in requests if one.topic]
+    rows = np.array([row for one in named for row in build_rows(one)])
+    wanted = np.array([float(k in one.meant) for one in named for k in range(len(one.found))])
+    mean, spread = rows.mean(0), rows.std(0) + 1e-6
+    scaled = np.hstack([(rows - mean) / spread, np.ones((len(rows), 1))])
+
+    def slope(found: Matrix) -> Matrix:
+        errors = 1 / (1 + np.exp(-scaled @ found)) - wanted
+        return scaled.T @ errors + DECAY_TARGET * np.append(found[:-1], 0)
+
+    found = descend(slope, scaled.shape[1], STEPS, RATE / 3)
+    weights = found[:-1] / spread
+    return weights.astype(np.float32), np.float32(found[-1] - (mean * weights).sum())
+
+
+def build_rows(one: Request) -> list[list[float]]:
+    topic = read_topic(one.topic or "", one.everything)
+    return compare_targets(topic, one.vectors, [(each.text, each.vector) for each in one.found])
+
+
+def descend(slope: Any, size: int, steps: int, rate: float) -> Matrix:
+    found, first, second = (np.zeros(size) for _ in range(3))
+    for step in range(1, steps + 1):
+        now = slope(found)
+        first, second = 0.9 * first + 0.1 * now, 0.99 * second + 0.01 * now * now
+        pace = rate * (1 - 0.9 * step / steps)
+        found -= pace * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.99**step)) + 1e-8)
     return found
 
 
-def report(title: str, requests: Sequence[Request], found: Matrix) -> None:
-    counts: Counter[tuple[bool, str]] = Counter()
-    for one in requests:
-        powers = np.exp(np.clip(one.rows @ found[:-1] + found[-1], -30, 30))
-        chance = powers / (1 + powers.sum())
-        best = int(chance.argmax())
-        certain = chance[best] >= MIN_CHANCE
-        outcome = (
-            "right"
-            if certain == one.certain and (not certain or best in one.meant)
-            else "wrong"
-            if certain
-            else "missed"
-        )
-        counts[one.certain, outcome] += 1
-    for certain in (True, False):
-        shown = ", ".join(f"{name} {counts[certain, name]}" for name in ("right", "wrong", "missed"))
-        click.echo(f"{title:<12} {'one is meant' if certain else 'several or none'}: {shown}")
+def report(author: str, sentences: Sequence[Sentences], requests: Sequence[Request], *, listed: bool) -> None:
+    """Score an author with the weights in use: which texts ask, and what is meant where they do."""
+    counts: Counter[tuple[str, bool, str]] = Counter()
+    for one in (each for each in sentences if each.author == author):
+        asks = bool(forget_intent.find_forget_topics(one.text))
+        counts["asks", one.asks, "right" if asks == one.asks else "wrong"] += 1
+        if listed and asks != one.asks:
+            click.echo(f"  {'missed' if one.asks else 'no request'}: {one.text}")
+    for each in (one for one in requests if one.author == author):
+        cut = find_cut(each)
+        wanted = set(each.meant) if each.certain else set()
+        outcome = "right" if cut == wanted else "wrong" if cut - wanted else "missed"
+        counts["means", each.certain, outcome] += 1
+        if listed and outcome != "right":
+            texts = [f"{'*' if k in each.meant else ''}{one.text}" for k, one in enumerate(each.found)]
+            click.echo(f"  {outcome}: {each.text} | {each.topic} | {texts} -> {sorted(cut)}")
+    for name in ("asks", "means"):
+        for certain in (True, False):
+            shown = ", ".join(f"{one} {counts[name, certain, one]}" for one in ("right", "wrong", "missed"))
+            click.echo(f"{author:<6} {name}, {'something' if certain else 'nothing'} to cut: {shown}")
+
+
+def find_cut(one: Request) -> set[int]:
+    if one.topic is None:
+        return set()
+    if not one.topic:
+        return {len(one.found) - 1}
+    chosen, certain = choose_targets(read_topic(one.topic, one.everything), one.vectors, one.found)
+    return {int(each.item.id) for each in chosen} if certain else set()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -33,6 +33,13 @@ def test_a_prompt_tells_wishes_then_the_user_then_the_rest(memory: Memory) -> No
     assert block.count("I live in Quito") == 1
 
 
+def test_a_wish_without_a_word_of_command_is_in_the_section_of_wishes(memory: Memory) -> None:
+    talk(memory, "I like bullet points in your answers")
+    block = memory.prompt("Plan a dinner", history=False)
+    assert block.index(WISHES) < block.index("bullet points")
+    assert block.count("bullet points") == 1
+
+
 def test_recall_has_the_profile_only_where_it_bears_on_the_question(memory: Memory) -> None:
     talk(memory, "I'm allergic to peanuts.", "I live in Quito.")
     assert "peanuts" in str(memory.recall("Suggest a menu for dinner"))

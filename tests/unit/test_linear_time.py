@@ -20,7 +20,6 @@ from engrain.core.rules.frames import find_framed
 from engrain.core.rules.own_words import detect_stored_traits
 from engrain.core.text.passages import split_sentences
 from engrain.core.text.relative_dates import add_absolute_dates
-from engrain.ingest.forget_targets import measure_cover
 from engrain.ingest.write import split_windows
 from engrain.mirror.render import Page
 from engrain.providers.local import LocalEmbedder
@@ -35,7 +34,6 @@ BY_HAND: dict[str, Call] = {
     "engrain.core.formats.imported_notes.split_message": lambda text: list(split_message("zep", text, "1")),
     "engrain.core.markdown.layout.fits_budget": lambda text: fits_budget(text, PageBudget()),
     "engrain.core.text.relative_dates.add_absolute_dates": lambda text: add_absolute_dates(text, date(2026, 11, 17)),
-    "engrain.ingest.forget_targets.measure_cover": lambda text: measure_cover(("tea", "city"), text),
     "engrain.core.rules.frames.find_framed": lambda text: list(find_framed(text, split_sentences(text))),
     "engrain.core.rules.own_words.detect_stored_traits": lambda text: detect_stored_traits(text, "user"),
     "engrain.ingest.write.split_windows": lambda text: split_windows(text, "fact", EMBEDDER),
@@ -50,6 +48,15 @@ THROUGH_VERBS = {
     "engrain.core.model.sessions.make_event": "copies the text",
     "engrain.core.model.working.Buffer.with_model_summary": "copies the text",
     "engrain.core.rules.frames.weigh_frame": "gate.find_statements",
+    "engrain.core.rules.forget_matters.Topic.is_one_thing": "reads at most 600 characters",
+    "engrain.core.rules.forget_matters.Topic.is_of_other": "reads at most 600 characters",
+    "engrain.core.rules.forget_matters.Topic.lacks_person": "reads at most 600 characters",
+    "engrain.core.rules.forget_matters.Topic.has_value": "reads at most 600 characters",
+    "engrain.core.rules.forget_matters.Topic.cover": "reads at most 600 characters",
+    "engrain.core.rules.forget_matters.Topic.find_names": "reads at most 600 characters",
+    "engrain.core.rules.forget_matters.Topic.states_kind": "reads at most 600 characters",
+    "engrain.core.rules.forget_matters.state_kind": "reads at most 600 characters",
+    "engrain.core.rules.forget_matters.read_topic": "reads at most 600 characters",
     "engrain.core.rules.own_words.weigh_doubt": "gate.find_statements",
     "engrain.core.rules.slot_names.fill_slot": "gate.find_statements",
     "engrain.core.text.passages.split_clauses": "gate.find_statements",
@@ -59,6 +66,7 @@ THROUGH_VERBS = {
     "engrain.ingest.episodes.build_raw": "Memory.add_message of a tool",
     "engrain.ingest.extraction.extract_facts": "needs a model's answer",
     "engrain.ingest.message_vectors.MessageVectors.embed_draft": "Memory.add_message of a user",
+    "engrain.ingest.forget_targets.compare_targets": "forget_matters.Topic",
     "engrain.ingest.message_vectors.MessageVectors.read": "Memory.add_message of a user",
     "engrain.ingest.message_vectors.MessageVectors.read_span": "Memory.add_message of a user",
     "engrain.ingest.sentence_model.hash_words": "Memory.add_message of a user",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from engrain.core.model.items import ForgetRequest, Statement
 from engrain.core.model.messages import Message, message_to_note
-from engrain.core.rules.forget_requests import ForgetTopic, find_forget_topics, mentions_forgetting
+from engrain.core.rules.forget_requests import mentions_forgetting, only_mentions
 from engrain.core.rules.importance import EpisodeEvent, EpisodeKind, measure_novelty
 from engrain.core.rules.message_filters import blank_recalled
 from engrain.core.rules.own_words import find_own_words
@@ -15,6 +15,7 @@ from engrain.core.rules.statements import load_statement_rules
 from engrain.core.text.passages import Sentence
 from engrain.ingest import episodes, gate
 from engrain.ingest.change_finder import ChangeFinder
+from engrain.ingest.forget_intent import ForgetTopic, find_forget_topics
 from engrain.ingest.forget_targets import is_statement
 from engrain.ingest.message_vectors import MessageVectors
 from engrain.ingest.sentence_model import Verdict, judge_sentences
@@ -109,11 +110,16 @@ def _add_requests(own: str, before: Sequence[tuple[str, str]], found: list[Found
     topics = find_forget_topics(words.text)
     if any(isinstance(one, ForgetRequest) for one in found):
         only = topics[0] if len(topics) == 1 else None
+        found = found if topics or not only_mentions(words.text) else [_doubt(one) for one in found]
         return [_name_topic(one, only, own) if isinstance(one, ForgetRequest) else one for one in found]
     doubtful = words.mixed or len(topics) > 1
     requests = [ForgetRequest(one.start, one.end, None, doubtful, one.topic, one.everything) for one in topics]
     kept = [one for one in found if not any(one.start < ask.end and ask.start < one.end for ask in requests)]
     return [*kept, *requests]
+
+
+def _doubt(one: Found) -> Found:
+    return replace(one, doubtful=True) if isinstance(one, ForgetRequest) else one
 
 
 def _name_topic(request: ForgetRequest, topic: ForgetTopic | None, own: str) -> ForgetRequest:

@@ -13,37 +13,39 @@ from engrain.core.model.filters import Condition, Filter
 from engrain.core.model.items import Citation, Item
 from engrain.core.model.queries import VectorQuery, WordQuery
 from engrain.core.rules.change_cues import find_people, read_cues
-from engrain.core.rules.forget_requests import list_own_words
+from engrain.core.rules.forget_matters import (
+    Topic,
+    find_kinds,
+    is_also,
+    is_another_one,
+    is_beside,
+    is_continued,
+    is_of_nobody,
+    is_own_words,
+    read_topic,
+    state_kind,
+)
+from engrain.core.rules.forget_requests import list_matter_words
 from engrain.core.rules.slot_names import SPEAKER_KEY
 from engrain.core.text.passages import Span, split_sentences
 from engrain.core.text.tokenizer import extract_terms, tokenize
-from engrain.ingest.changes import judge_aspects, load_weights
+from engrain.ingest.changes import load_weights
 from engrain.ports import Services
 from engrain.ports.search import find_span_pooling, pin_embedder
 
 if TYPE_CHECKING:
     from engrain.ports.search import Matrix
 
-MIN_PREFIX = 5  # letters that two forms of a word share: "embarazo", "embarazada"
 WEIGHTS = "forget.npz"
-# The chance from which a target is certain, and from which one is proposed.
-MIN_CHANCE, MIN_PROPOSED = 0.5, 0.1
-# Another target with this chance, and as near to the likeliest one as this, makes it uncertain: two numbers, two loans.
-MIN_RIVAL, RIVAL_COSINE, RIVAL_ASPECT = 0.05, 0.35, 0.6
-MIN_TAKEN = 0.8  # share of a sentence from which its fact stands for it
+# The chance from which something belongs to the matter, from which a single target is certain, and is proposed.
+MIN_CHANCE, MIN_CERTAIN, MIN_PROPOSED = 0.5, 0.8, 0.1
+# The chance from which another statement makes the likeliest one uncertain: of the speaker's own things, of any.
+MIN_RIVAL, MIN_RIVAL_ANY = 0.2, 0.04
+MIN_UNLIKE = 0.3  # below this chance something surely does not belong to the matter
+ALIKE, ALIKE_OWN, MIN_MEANING = 0.33, 0.4, 0.4  # cosines: of two things of one kind, and of a matter without its words
+MIN_TAKEN = 0.5  # share of a sentence from which its fact stands for it
 MAX_CANDIDATES, MAX_SENTENCES, MAX_ROWS_BACK, MAX_VALUES_BACK = 30, 20, 8, 10
 _SAID = Filter((Condition("kind", "in", ("fact", "message")),))
-_GENERIC = frozenset(
-    (
-        "thing", "things", "stuff", "bit", "part", "business", "rule", "command", "code", "detail", "details", "status",
-        "story", "matter", "info", "information", "decision", "number", "date", "problem", "issue", "topic",
-        "conversation", "plan", "idea", "question", "address", "name", "sache", "zeug", "cosa", "asunto", "histoire",
-        "chose",
-    )
-)  # fmt: skip
-
-
-_NAME = re.compile(r"[^\W\d_a-zà-öø-ÿ][a-zß-öø-ÿ]+")
 # A whole statement, rather than a name of a matter.
 _STATEMENT = re.compile(
     r"^(?:i|i'm|im|i've|we|we're|we've|he|she|they|it|you|ich|wir|yo|je|nous)\b|^j'|"
@@ -70,91 +72,185 @@ class Candidate:
 
 
 def choose_targets(
-    topic: str, vector: Matrix | None, found: Sequence[Candidate], *, everything: bool
+    topic: Topic, vectors: TopicVectors | None, found: Sequence[Candidate]
 ) -> tuple[list[Candidate], bool]:
     """Return the candidates that a matter means, and whether that is certain. Uncertain ones are only proposed."""
-    words = list_topic_words(topic)
-    named = [one for one in found if words and measure_cover(words, one.text) == 1]
-    if named and everything:
-        return named, not any(_is_of_other(topic, words, one.text) for one in named)
-    if vector is None or not found:
-        return named, len({" ".join(tokenize(one.text)) for one in named}) == 1
-    rows = [compare_target(topic, words, vector, one) for one in found]
-    chances = judge_targets(rows)
-    best = max(range(len(found)), key=chances.__getitem__)
-    same = [one for one in found if tokenize(one.text) == tokenize(found[best].text)]
-    things = {one.thing for one in same} - {None}
-    same = [one for one in found if one in same or one.thing in things]  # earlier values of it as well
-    chance = sum(one for one, other in zip(chances, found, strict=True) if other in same)
-    rivals = [one for one, other in zip(found, chances, strict=True) if other >= MIN_RIVAL and one not in same]
-    sure = rows[best][VALUE] == 1 or not any(_are_alike(found[best], one) for one in rivals)
-    if chance >= MIN_CHANCE and sure and not _is_of_other(topic, words, found[best].text):
-        return same, True
-    return [one for one, chance in zip(found, chances, strict=True) if chance >= MIN_PROPOSED or one in named], False
+    groups = group_candidates(found)
+    if not groups:
+        return [], False
+    texts = [one[0].text for one in groups]
+    rows = compare_targets(topic, vectors, [(one[0].text, one[0].vector) for one in groups])
+    chances = _narrow(topic, texts, rows, judge_targets(rows))
+    meant = [k for k, chance in enumerate(chances) if chance >= MIN_CHANCE]
+    if len(meant) == 1:
+        certain = chances[meant[0]] >= MIN_CERTAIN and not _is_doubtful(topic, groups, rows, chances, meant[0])
+    else:
+        unsure = any(MIN_UNLIKE <= one < MIN_CHANCE for one in chances)
+        certain = bool(meant) and not unsure and topic.is_one_thing([texts[k] for k in meant])
+    if certain:
+        meant = _add_continued(topic, texts, meant)
+        return [one for k in meant for one in groups[k]], True
+    return [one for k, chance in enumerate(chances) if chance >= MIN_PROPOSED for one in groups[k]], False
+
+
+def group_candidates(found: Sequence[Candidate]) -> list[list[Candidate]]:
+    """Put together what tells the same: the same words, or values of one thing over time. In the order of telling."""
+    groups: list[list[Candidate]] = []
+    for one in sorted(found, key=lambda one: (one.item.id, one.span)):
+        words = tokenize(one.text)
+        same = (
+            group
+            for group in groups
+            if tokenize(group[0].text) == words or any(one.thing and one.thing == other.thing for other in group)
+        )
+        group = next(same, None)
+        if group is None:
+            groups.append([one])
+        else:
+            group.append(one)
+    return groups
 
 
 def is_statement(text: str) -> bool:
     return _STATEMENT.search(text) is not None
 
 
-def list_topic_words(topic: str) -> list[str]:
-    """Return the words that name the matter, without those that may name any matter."""
-    words = list_own_words(topic)
-    return [word for word in words if word not in _GENERIC] or words
+@dataclass(frozen=True, slots=True, eq=False)
+class TopicVectors:
+    """The vectors of a matter's own words, and of its whole clause."""
+
+    words: Matrix
+    clause: Matrix
 
 
-def measure_cover(words: Sequence[str], text: str) -> float:
-    """Return the share of the words that a text has, in whatever form."""
-    held = tokenize(text)
-    return sum(any(_is_same(word, other) for other in held) for word in words) / len(words) if words else 0.0
+# Columns that decisions read.
+COVER, FULL, COSINE, SIGN, SHAPE, VALUE = 0, 1, 3, 5, 6, 11
 
 
-def compare_target(topic: str, words: Sequence[str], vector: Matrix, one: Candidate) -> list[float]:
-    """Return the features of a matter and something that it may mean."""
-    import numpy as np
+def compare_targets(
+    topic: Topic, vectors: TopicVectors | None, texts: Sequence[tuple[str, Matrix | None]]
+) -> list[list[float]]:
+    """Return the features of each text that a matter may mean, beside the others."""
+    rows = [_compare_target(topic, vectors, text, vector) for text, vector in texts]
+    for k, row in enumerate(rows):
+        others = [one for place, one in enumerate(rows) if place != k]
+        cover, cosine, kind = row[COVER], row[COSINE], row[SIGN] + row[SHAPE]
+        ahead = cosine - max((one[COSINE] for one in others), default=cosine)
+        covered = cover - max((one[COVER] for one in others), default=cover)
+        shaped = kind - max((one[SIGN] + one[SHAPE] for one in others), default=kind)
+        follows = float(k > 0 and is_continued(texts[k][0]) and rows[k - 1][COVER] > 0)
+        every = float(topic.everything)
+        row += [2 * max(-0.5, min(0.5, ahead)), covered, shaped / 2, follows, every * cover, every * follows]
+    return rows
 
-    cover, known = measure_cover(words, one.text), one.vector
-    cosine = 0.0 if known is None else float(vector @ known)
-    aspect = 0.0 if known is None else float(np.sqrt(judge_aspects(vector) * judge_aspects(known)).sum())
-    asked, held = find_people(topic), read_cues(one.text).people
-    other, missing = float(bool(held) and not held & asked), float(bool(asked) and not held & asked)
-    values = {word for word in words if any(mark.isdigit() for mark in word)}
-    value, full = float(not values.isdisjoint(tokenize(one.text))), float(cover == 1)
-    return [cover, full, cosine, aspect, other, missing * (1 - cover), value, cover * cosine, other * full]
 
-
-VALUE = 6  # the feature of a number that both have
+def _compare_target(topic: Topic, vectors: TopicVectors | None, text: str, vector: Matrix | None) -> list[float]:
+    covered = topic.cover(text)
+    cover = len(covered) / len(topic.words) if topic.words else 0.0
+    full = float(bool(topic.words) and cover == 1)
+    cosine = whole = 0.0
+    if vectors is not None and vector is not None:
+        cosine, whole = float(vectors.words @ vector), float(vectors.clause @ vector)
+    stated = [state_kind(name, text) for name in topic.kinds]
+    sign, shape = (float(any(one[k] for one in stated)) for k in (0, 1))
+    people = read_cues(text).people
+    other = float(bool(people) and people.isdisjoint(topic.people))
+    missing = float(bool(topic.people) and find_people(text).isdisjoint(topic.people))
+    value = float(topic.has_value(text))
+    mine = float(topic.is_own and is_own_words(text) and not people)
+    kind = max(sign, shape)
+    return [
+        cover, full, min(len(covered), 3) / 3, cosine, whole, sign, shape, sign * shape,
+        float(bool(topic.kinds)) * (1 - kind), other, missing, value, float(bool(topic.values)) * (1 - value), mine,
+        cover * cosine, other * full, sign * mine, shape * mine, other * kind, missing * cover, kind * cosine,
+    ]  # fmt: skip
 
 
 def judge_targets(rows: Sequence[Sequence[float]]) -> list[float]:
-    """Return the chance of each candidate. The rest to 1 is the chance that none is meant."""
+    """Return the chance of each candidate to belong to the matter."""
     import numpy as np
 
     weights = load_weights(WEIGHTS)
-    powers = np.exp(np.clip(np.array(rows, np.float32) @ weights["target"] + weights["target_bias"], -30, 30))
-    return [float(one) for one in powers / (1 + powers.sum())]
+    scores = np.array(rows, np.float32) @ weights["target"] + weights["target_bias"]
+    return [float(one) for one in 1 / (1 + np.exp(-np.clip(scores, -30, 30)))]
 
 
-def _is_of_other(topic: str, words: Sequence[str], text: str) -> bool:
-    """Tell if a text is about somebody whom the matter does not name: "my divorce", and that of a sister."""
-    asked, held = find_people(topic), read_cues(text).people
-    names = {name.casefold() for name in _NAME.findall(text)}
-    return bool(held) and held.isdisjoint(asked) and names.isdisjoint(words)
+def _narrow(topic: Topic, texts: Sequence[str], rows: Sequence[Sequence[float]], chances: list[float]) -> list[float]:
+    """Leave out what is of others, where the speaker's own is meant, and what fits a number or several words less."""
+    places = range(len(texts))
+    others = [topic.is_of_other(text) for text in texts]
+    if topic.is_own and any(chances[k] >= MIN_CHANCE and not others[k] for k in places):
+        chances = [0.0 if others[k] else chances[k] for k in places]
+    if any(rows[k][VALUE] for k in places):
+        chances = [chances[k] if rows[k][VALUE] else 0.0 for k in places]
+    meant = [k for k in places if chances[k] >= MIN_CHANCE]
+    best = max((rows[k][COVER] for k in meant), default=0.0)
+    if len(meant) > 1 and len(topic.words) > 1 and best >= 0.5 and not topic.everything and not topic.is_joined:
+        less = {k for k in meant if rows[k][COVER] < best and not rows[k][VALUE]}
+        chances = [MIN_RIVAL - 0.01 if k in less else chances[k] for k in places]
+    return chances
 
 
-def _are_alike(one: Candidate, other: Candidate) -> bool:
-    import numpy as np
-
-    if one.vector is None or other.vector is None:
-        return False
-    aspect = float(np.sqrt(judge_aspects(one.vector) * judge_aspects(other.vector)).sum())
-    return float(one.vector @ other.vector) >= RIVAL_COSINE or aspect >= RIVAL_ASPECT
-
-
-def _is_same(word: str, other: str) -> bool:
-    if word == other or word.rstrip("s") == other.rstrip("s"):
+def _is_doubtful(
+    topic: Topic,
+    groups: Sequence[Sequence[Candidate]],
+    rows: Sequence[Sequence[float]],
+    chances: Sequence[float],
+    best: int,
+) -> bool:
+    """Tell if the likeliest target may be another's, or only one of several."""
+    texts, row = [one[0].text for one in groups], rows[best]
+    text, cover, full = texts[best], row[COVER], row[FULL]
+    named = not set(topic.find_names(texts)).isdisjoint(tokenize(text))
+    if not row[VALUE] and not cover and not (row[SIGN] or row[SHAPE]) and row[COSINE] < MIN_MEANING:
         return True
-    return len(word) >= MIN_PREFIX and len(other) >= MIN_PREFIX and word[:MIN_PREFIX] == other[:MIN_PREFIX]
+    if not named and (topic.is_of_other(text) or (topic.lacks_person(text) and not row[VALUE])):
+        return True
+    if row[VALUE]:
+        return False
+    if topic.is_own and not full and is_of_nobody(text) and topic.people.isdisjoint(find_people(text)):
+        return True
+    if not named and is_also(text):
+        return True
+    return any(
+        _is_rival(topic, (groups[best][0], row), (groups[k][0], rows[k]), chances[k], named=named)
+        for k in range(len(texts))
+        if k != best and not (topic.is_own and topic.is_of_other(texts[k]))
+    )
+
+
+def _is_rival(
+    topic: Topic,
+    best: tuple[Candidate, Sequence[float]],
+    other: tuple[Candidate, Sequence[float]],
+    chance: float,
+    *,
+    named: bool,
+) -> bool:
+    """Tell if another candidate may be meant as well: two numbers, two loans."""
+    (one, row), (two, values) = best, other
+    fits = values[COVER] > 0 or values[SIGN] > 0 or values[SHAPE] > 0
+    close = fits and (len(topic.words) < 2 or values[COVER] >= row[COVER])
+    if close and chance >= (MIN_RIVAL if topic.is_own or named else MIN_RIVAL_ANY):
+        return True
+    if named:
+        return False
+    cosine = 0.0 if one.vector is None or two.vector is None else float(one.vector @ two.vector)
+    of_kind = not find_kinds(one.text).isdisjoint(find_kinds(two.text))
+    if of_kind and not topic.is_own and len(topic.words) < 2 and (cosine >= ALIKE or chance >= MIN_RIVAL_ANY):
+        return True
+    if of_kind and topic.is_own and not row[COVER] and cosine >= ALIKE_OWN:
+        return True
+    beside = is_beside(two.text) and fits and not (row[FULL] and not values[COVER])
+    return beside or is_another_one(two.text) or (is_beside(one.text) and fits)
+
+
+def _add_continued(topic: Topic, texts: Sequence[str], meant: Sequence[int]) -> list[int]:
+    """Add the statements that go on about somebody whom the request names: "she kept the house"."""
+    found = list(meant)
+    if topic.everything or topic.find_names(texts):
+        found += [k for k in range(1, len(texts)) if k - 1 in found and k not in found and is_continued(texts[k])]
+    return sorted(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,36 +266,37 @@ class TargetFinder:
         """Return what a matter means, and whether that is certain."""
         if not topic:
             return self._find_last(), True
-        vector = self._embed(topic)
-        return choose_targets(topic, vector, self._read_candidates(topic, vector), everything=everything)
+        read, vectors = read_topic(topic, everything), self._embed(topic)
+        return choose_targets(read, vectors, self._read_candidates(topic, vectors))
 
     def _find_last(self) -> list[Candidate]:
         rows = self.services.log.last(self.scope, self.session, MAX_ROWS_BACK)
         own = [row for row in rows if row.role == "user" and row.speaker == self.speaker]
         return [Candidate(one, (0, len(one.text))) for one in own[-1:]]
 
-    def _embed(self, topic: str) -> Matrix | None:
+    def _embed(self, topic: str) -> TopicVectors | None:
         if find_span_pooling(self.services.embedder) is None:
             return None
+        words = " ".join(list_matter_words(topic)) or topic
         try:
-            row: Matrix = pin_embedder(self.services.embedder).embed([topic], "query")[0]
+            rows = pin_embedder(self.services.embedder).embed([words, topic], "query")
         except EmbedderFailed:
             return None
-        return row
+        return TopicVectors(rows[0], rows[1])
 
-    def _read_candidates(self, topic: str, vector: Matrix | None) -> list[Candidate]:
+    def _read_candidates(self, topic: str, vectors: TopicVectors | None) -> list[Candidate]:
         import numpy as np
 
         items, model = self.services.items, pin_embedder(self.services.embedder).model.key
         terms = tuple(dict.fromkeys(extract_terms(topic)))
         query = WordQuery(terms, self.scope, _SAID, limit=MAX_CANDIDATES)
         ids = [hit.id for hit in self.services.words.best(query).hits] if terms else []
-        if vector is not None:
-            near = VectorQuery(vector, model, self.scope, _SAID, limit=MAX_CANDIDATES)
+        if vectors is not None:
+            near = VectorQuery(vectors.words, model, self.scope, _SAID, limit=MAX_CANDIDATES)
             ids += self.services.vectors.nearest(near).ids
         found = [one for one in items.get_many(self.scope, list(dict.fromkeys(ids))) if self._is_own(one)]
         cited, became = self._list_cited([one.id for one in found if one.kind == "message"])
-        rows = items.vectors(self.scope, [one.id for one in found], model) if found and vector is not None else {}
+        rows = items.vectors(self.scope, [one.id for one in found], model) if found and vectors is not None else {}
         return [
             Candidate(one, span, np.frombuffer(rows[one.id].rows[0], np.float32) if one.id in rows else None, thing)
             for one in found

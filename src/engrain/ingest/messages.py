@@ -188,8 +188,9 @@ def _plan_derived(turns: Sequence[AnalyzedMessage], session: str, finder: Change
             targets, certain = _find_targets(
                 found, utterance, TargetFinder(scope, services, utterance.speaker, session)
             )
-            if found.doubtful or (not meant and not certain and (targets or found.topic is not None)):
-                doubtful += meant or [one.item.id for one in targets]
+            rivals = [one.item.id for one in targets if not certain and one.item.id not in meant]
+            if found.doubtful or (rivals and found.slot) or (not meant and not certain and found.topic is not None):
+                doubtful += [*meant, *rivals]
             else:
                 stored = stored if meant else replace(stored, targets=targets if certain else ())
                 steps = plan_steps(found, utterance, steps, stored, scope, services)
@@ -203,11 +204,13 @@ def _plan_derived(turns: Sequence[AnalyzedMessage], session: str, finder: Change
 
 
 def _find_targets(found: ForgetRequest, utterance: Utterance, finder: TargetFinder) -> tuple[list[Candidate], bool]:
-    """Return what a request to forget means, and whether that is certain."""
+    """Return what a request to forget means, and whether that is certain.
+
+    A whole statement means nothing that is uncertain. A slot is compared with what else may be meant.
+    """
     topic = utterance.quote(found) if found.topic is None else found.topic
-    if found.topic is None and is_statement(topic):
-        return [], False  # only the facts with its own words are meant
-    return finder.find(topic, everything=found.everything)
+    chosen, certain = finder.find(topic, everything=found.everything)
+    return ([], False) if found.topic is None and is_statement(topic) and not certain else (chosen, certain)
 
 
 def _list_own(turn: AnalyzedMessage, utterance: Utterance, scope: Scope, services: Services) -> list[Found]:

@@ -111,8 +111,9 @@ def _choose_user_facts(
     if not whole and not _is_unrestricted(request):
         return [], []
     topics = find_topics(request.query)
-    wishes = collect_wishes(services, memory.scope)[:MAX_WISHES]
     facts = collect_user_facts(services, memory.scope) if whole or topics else []
+    found = (*collect_wishes(services, memory.scope), *filter(is_standing_wish, facts))
+    wishes = list({item.id: item for item in found}.values())[:MAX_WISHES]
     # Of the imported facts, only those that name the user were collected.
     kept = (item for item in facts if item.trust < TRUST["agent"] or is_about_user(item))
     others = [item for item in kept if not is_standing_wish(item)]

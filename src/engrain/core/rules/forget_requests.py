@@ -1,4 +1,4 @@
-"""Find requests to forget something in a message, and the matter that they name."""
+"""Read the words of a sentence that may ask to forget something: their classes, and the matter that they name."""
 
 from __future__ import annotations
 
@@ -6,100 +6,183 @@ import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
+from itertools import pairwise
 
 from engrain.core.text.languages import load_languages
-from engrain.core.text.passages import Sentence, Span, split_sentences, trim_span
-from engrain.core.text.tokenizer import hash_term, tokenize
+from engrain.core.text.passages import Span
+from engrain.core.text.tokenizer import hash_term, normalize_unicode
 
-MAX_REQUEST_CHARACTERS = 240
 MAX_MESSAGE_CHARACTERS = 2_400
-MAX_SENTENCES = 12
-_MAX_LEADS = 8
-_WRAP = re.compile(r"\n\s*")
-_BREAK = re.compile(r"[,;:.!?…–—]+(?:\s|$)|\s-+\s|[–—]|\s(?=so (?:just |please )?(?:delete|forget|remove|erase))")
-_HINT = re.compile(
-    r"forget|unlearn|unrememb|disregard|delet|eras|remov|wip|scrub|clear|drop|purg|scrap|scratch|str[iu][kc]|discard|"
-    r"\blos|get rid|gone\b|\bbin\b|ditch|expung|omit|\btake\b|can go|leave out|rememb|stor|keep|kept|sav|retain|"
-    r"hold on|hang on|vergi[sß]|vergess|lösch|streich|entfern|merk|speicher|behalt|notier|raus\b|tilg|olv[ií]d|b[oó]rr|"
-    r"elim|quit|supri|guard|recuerd|apunt|anot|sac[ao]|oubli|efface|supprim|retir|gard|retien|enl[eè]v|mémoris|vire\b"
+_CACHED_WORDS = 20_000
+_STEM = 6  # letters of a word that the features hold
+_MAX_GRAM, _SKIP = 4, 4
+_WORD = re.compile(
+    r"(?:[cdjlmnst]|qu)'(?=\w)|\bun-(?:remember|know|learn|save)\b|"
+    r"(?=[\w-]{0,40}\d)\w[\w.,:/-]{0,60}\w|\d|[^\W\d_]+(?:'[^\W\d_]+)?|[?!:\"“”„«»…—–_(`]"
 )
-_LEADS = re.compile(
-    r"(?:(?:my|our|the|mein\w*|unsere?\w*|die|der|das|dem|den|mis?|nuestr[oa]s?|el|la|los|las|lo|"
-    r"mon|ma|mes|le|les|l')\b ?)+"
+_BREAK = re.compile(
+    r"[,;:.!?…–—]+(?:\s|$)|\s-+\s|[–—]|\s(?=(?:so|and) (?:just |please )?(?:delete|forget|remove|erase)\b)"
 )
-_FORGET = re.compile(r"forget|vergi|olv|oubli|unlearn|unremember")
-_IDIOM = re.compile(r"(?:forget (?:about )?it|vergiss es|olvídalo|oublie)\s*$")
-_POINTS = re.compile(
-    r"\b(?:that|it|this|last|just|das|es|letzte\w*|eben|gerade|eso|esto|lo|últim[oa]|acabo|ça|ca|cela|derni\w+|viens)\b"
-    r"|lo$|-l[ae]"
-)
-_POLITE = re.compile(
-    r"(?:\W*\w+[,.] |please |hey |dear,? )*(?:(?:can|could|would|will|may) (?:you|u|we)|kannst du|könntest du|puedes|"
-    r"podrías|peux-tu|pourrais-tu|tu peux|est-ce que tu peux)"
-)
-_FIELDS = ("lead", "drop", "weak", "support", "keep", "ending", "memory", "all", "never", "object", "aside", "filler")
+_WRAP, _UNMEANT = re.compile(r"\n\s*"), "unmeant"
+_ORDERS = frozenset(("forget", "delete", "done"))
+_MAYBE = frozenset(("weak", "keep"))
+# What makes an order of a word that means many things: "drop that", "take my address out".
+_SUPPORT = frozenset(("point", "mine", "thing", "can", "said", "every", "memory", "please"))
+_NOUNS = frozenset(("object", "person"))  # classes whose words may name a matter
+_VAGUE = frozenset(("number", "line"))  # words that name a matter if no other does
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetTopic:
-    """The matter of a request: the words from `start` to `end`. An empty topic means the message before.
+class Word:
+    """A word in lower case with plain apostrophes, its place, and what it does in a request."""
 
-    `everything` about it is meant, however often it was said.
-    """
+    text: str
+    span: Span
+    classes: frozenset[str]
+    shape: str  # its first class, or "#" with a digit, "N" as a name, "x" as any other word
 
-    start: int
-    end: int
-    topic: str
-    everything: bool = False
+
+@dataclass(frozen=True, slots=True)
+class Matter:
+    """The clause that names what is to be forgotten, without a word of its own for the message before."""
+
+    text: str
+    words: tuple[str, ...]
 
 
 def mentions_forgetting(text: str) -> bool:
     """Tell if a message may ask to forget something. A very long one is no request."""
-    return len(text) <= MAX_MESSAGE_CHARACTERS and _HINT.search(text.lower()) is not None
+    return len(text) <= MAX_MESSAGE_CHARACTERS and is_candidate(read_words(text))
 
 
-def find_forget_topics(shown: str) -> list[ForgetTopic]:
-    """Return the requests of a message, whose words of others are blank."""
-    if not mentions_forgetting(shown):
-        return []
-    sentences = split_sentences(shown)[:MAX_SENTENCES]
-    found: list[ForgetTopic] = []
-    for place in range(len(sentences)):
-        topic = _read_request(shown, sentences, place)
-        # "I don't want this in there. Delete it." is one request.
-        if topic is not None and not (found and topic.start == found[-1].start):
-            found.append(topic)
-    named = [one for one in found if one.topic]
-    return named if len(named) == 1 else found
+def is_candidate(words: Sequence[Word]) -> bool:
+    """Tell if a sentence has a word for forgetting, or one for keeping that is denied."""
+    found = frozenset().union(*(one.classes for one in words))
+    return not found.isdisjoint(_ORDERS | {"weak"}) or {"keep", "never"} <= found
 
 
-def _read_request(shown: str, sentences: Sequence[Sentence], place: int) -> ForgetTopic | None:
-    one, words = sentences[place], _load_words()
-    start, end = trim_span(shown, one.start, one.end)
-    text = fold_text(shown[start:end])
-    if end - start > MAX_REQUEST_CHARACTERS or words.never.search(text):
-        return None
-    follows = fold_text(shown[end : sentences[place + 1].end]).strip(" .,;!?-") if place + 1 < len(sentences) else ""
-    clauses = _split_clauses(text)
-    for number, clause in enumerate(clauses):
-        order = _find_order(text, clause)
-        if order is None or (one.is_question and not order.opens and not _is_polite(text)):
+def read_words(text: str) -> list[Word]:
+    """Read the words of a text. Of a long one only the beginning is read."""
+    text = text[:MAX_MESSAGE_CHARACTERS]
+    lower = fold_text(text)
+    return [_read_word(match, text, first=k == 0) for k, match in enumerate(_WORD.finditer(lower))]
+
+
+def _read_word(match: re.Match[str], text: str, *, first: bool) -> Word:
+    word = match[0]
+    ranked = find_classes(word)
+    if ranked:
+        shape = ranked[0]
+    elif any(mark.isdigit() for mark in word):
+        shape = "#"
+    elif not word[0].isalpha():
+        shape = word
+    else:
+        shape = "N" if text[match.start()].isupper() and not first else "x"
+    return Word(word, match.span(), frozenset(ranked), shape)
+
+
+@lru_cache(_CACHED_WORDS)
+def find_classes(word: str) -> tuple[str, ...]:
+    """Return what a word does in a request, the likeliest first. Nothing for the words that name matters."""
+    exact, prefixes = _load_classes()
+    bare = fold_accents(word)
+    if bare.endswith("'s") and bare not in exact:
+        bare = bare[:-2]
+    return exact.get(bare) or tuple(name for start, name in prefixes if bare.startswith(start))[:1]
+
+
+def list_features(words: Sequence[Word], before: Sequence[Word], after: Sequence[Word]) -> set[str]:
+    """Return the signs of a sentence, and of those around it, by which a model tells a request."""
+    shapes, texts = [one.shape for one in words], [one.text[:_STEM] for one in words]
+    found = {f"w {one}" for one in texts} | {f"has {one}" for one in shapes}
+    found |= {f"b {one} {other}" for one, other in pairwise(texts)}
+    edged, marks = ["^", *texts, "$"], ["^", *shapes, "$"]
+    found |= {f"m {marks[k]} {edged[k + 1]}" for k in range(len(edged) - 1)}
+    found |= {f"m2 {edged[k]} {marks[k + 1]}" for k in range(len(edged) - 1)}
+    plain = [one for one in marks if one != "small"]
+    joined = [one for k, one in enumerate(plain) if one != "x" or not k or plain[k - 1] != "x"]
+    found |= {
+        "c " + " ".join(joined[k : k + size]) for size in range(1, _MAX_GRAM + 1) for k in range(len(joined) - size + 1)
+    }
+    found |= {f"s {one} {other}" for k, one in enumerate(plain) for other in plain[k + 2 : k + 1 + _SKIP]}
+    return found | _list_orders(words, shapes) | _list_around(before, after)
+
+
+def _list_orders(words: Sequence[Word], shapes: Sequence[str]) -> set[str]:
+    """Return where the words for forgetting and keeping are, and whether they are denied."""
+    found: set[str] = set()
+    for k, one in enumerate(words):
+        denied = any("never" in other.classes for other in words[max(0, k - _SKIP) : k + _SKIP])
+        if one.classes & {"forget", "delete", "weak"}:
+            found.add("forget denied" if denied else "forget said")
+        if "keep" in one.classes:
+            found.add("keep denied" if denied else "keep said")
+    first = next((k for k, one in enumerate(shapes) if one in _ORDERS | _MAYBE), None)
+    if first is not None:
+        found |= {f"first {shapes[first]}", f"at {min(first, 3)} {shapes[first]}"}
+        found |= {f"before {one}" for one in shapes[:first]} | {f"after {one}" for one in shapes[first + 1 :]}
+    return found
+
+
+def _list_around(before: Sequence[Word], after: Sequence[Word]) -> set[str]:
+    found = {f"n {one.shape}" for one in after[:3]} | {f"nw {one.text}" for one in after[:3]}
+    found |= {f"p {one.shape}" for one in before[-3:]}
+    return found | {"n some" if after else "n none", "p some" if before else "p none"}
+
+
+def find_matter(text: str) -> Matter | None:
+    """Return the matter of a request; None if nothing is named and the request does not point at what was said."""
+    clauses = [text[slice(*span)] for span in _split_clauses(text[:MAX_MESSAGE_CHARACTERS])]
+    read = [read_words(one) for one in clauses]
+    place = next((k for k, one in enumerate(read) if _is_order(one)), None)
+    if place is None:
+        place = next((k for k, one in enumerate(read) if _MAYBE & _join_classes(one)), 0)
+    for k in (place, *range(place - 1, -1, -1), place + 1):
+        named = list_matter_words(clauses[k]) if k < len(clauses) else []
+        if not named:
             continue
-        rest = [text[slice(*other)].strip() for other in clauses[number + 1 :]]
-        if any(words.aside.match(other) for other in (*rest, follows) if other):
-            return None
-        topic = _find_topic(text, clauses, number, order)
-        if not topic and place:
-            before = trim_span(shown, sentences[place - 1].start, sentences[place - 1].end)
-            topic = _strip_topic(fold_text(shown[slice(*before)]))
-            start = before[0] if topic else start
-        idiom = _IDIOM.match(text, order.start, clause[1]) and not words.support.search(text[: order.start])
-        if not topic and (idiom or not _POINTS.search(text)):
-            return None
-        return ForgetTopic(start, end, topic, words.all.search(text) is not None)
-    return None
+        clause, earlier = clauses[k], list_matter_words(clauses[k - 1]) if 0 < k < place else []
+        if any(mark.isdigit() for one in earlier for mark in one):  # "17, the locker: delete that"
+            named, clause = [*earlier, *named], f"{clauses[k - 1]} {clause}"
+        return Matter(clause.strip(), tuple(named))
+    return Matter("", ()) if read and _points_back(read[place]) else None
+
+
+def list_matter_words(text: str) -> list[str]:
+    """Return the words of a clause that may name a matter, as they are written."""
+    words = read_words(text)
+    named = [one for one in words if _names_matter(one)] or [one for one in words if one.text in _VAGUE]
+    return [text[slice(*one.span)] for one in named]
+
+
+def _names_matter(word: Word) -> bool:
+    if word.shape == "#":
+        return True
+    known = not word.classes <= _NOUNS or len(word.text) < 2 or not word.text[0].isalpha()
+    return not known and (bool(word.classes) or hash_term(fold_accents(word.text)) not in _stop_terms())
+
+
+def _is_order(words: Sequence[Word]) -> bool:
+    found = _join_classes(words)
+    supported = not found.isdisjoint(_SUPPORT) or any(one.shape == "#" for one in words)
+    opens = next((one.classes for one in words if one.shape != "small" and "please" not in one.classes), frozenset())
+    return not found.isdisjoint(_ORDERS) or ("weak" in found and (supported or "weak" in opens))
+
+
+def _points_back(words: Sequence[Word]) -> bool:
+    """Tell if an order means what was just said: "forget that", not "forget that I left"."""
+    found = _join_classes(words)
+    if found.isdisjoint(("point", "last")) or "mine" in found:
+        return False
+    order = next((k for k, one in enumerate(words) if one.classes & (_ORDERS | _MAYBE)), 0)
+    return not any("me" in one.classes for one in words[order:]) or not found.isdisjoint(("said", "last"))
+
+
+def _join_classes(words: Sequence[Word]) -> frozenset[str]:
+    return frozenset().union(*(one.classes for one in words))
 
 
 def _split_clauses(text: str) -> list[Span]:
@@ -107,64 +190,9 @@ def _split_clauses(text: str) -> list[Span]:
     return [(edges[k], edges[k + 1]) for k in range(0, len(edges), 2) if edges[k] < edges[k + 1]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Order:
-    """The words of a clause that order to forget something. `opens`: the clause begins with them."""
-
-    start: int
-    end: int
-    opens: bool = False
-
-
-def _find_order(text: str, clause: Span) -> _Order | None:
-    words, (start, end) = _load_words(), clause
-    at = _skip_leads(text, start, end)
-    found = words.drop.match(text, at, end)
-    if found is None and (weak := words.weak.match(text, at, end)):
-        found = weak if words.support.search(text) else None
-    if found and not _FORGET.match(found[0]) and words.object.search(text, start, end):
-        return None
-    if found:
-        return _Order(*found.span(), opens=True)
-    # Of the same length, so that places stay.
-    bare = words.memory.sub(lambda match: " " * len(match[0]), text[start:end]).rstrip(" .!?")
-    kept = words.keep.search(text, start, end) or words.ending.search(text[:start] + bare, start)
-    return _Order(*kept.span()) if kept else None
-
-
-def _skip_leads(text: str, start: int, end: int) -> int:
-    for _ in range(_MAX_LEADS):
-        start += len(text[start:end]) - len(text[start:end].lstrip())
-        lead = _load_words().lead.match(text, start, end)
-        if lead is None or lead.end() == start:
-            break
-        start = lead.end()
-    return start
-
-
-def _find_topic(text: str, clauses: Sequence[Span], place: int, order: _Order) -> str:
-    """Return the words that name the matter: behind the order, before it, or in a clause before."""
-    start, end = clauses[place]
-    told = [one for one in clauses[place + 1 : place + 2] if _load_words().filler.match(text[slice(*one)].lstrip())]
-    spans = [(order.end, end), (start, order.start), *told, *reversed(clauses[:place])]
-    return next((topic for span in spans if (topic := _strip_topic(text[slice(*span)]))), "")
-
-
-def _strip_topic(text: str) -> str:
-    """Return the name of a matter without the words around it. Nothing if no word of its own is left."""
-    words = _load_words()
-    text = words.memory.sub(" ", text).strip(" .,;:!?¿¡-")
-    for _ in range(4):
-        for pattern in (words.lead, words.filler, _LEADS):
-            match = pattern.match(text)
-            text = text[match.end() :].strip() if match and match.end() < len(text) else text
-    own = list_own_words(text)
-    return text if own and not all(len(word) < 2 for word in own) else ""
-
-
-def list_own_words(text: str) -> list[str]:
-    """Return the words that may name a matter, without those that requests have in common."""
-    return [word for word in tokenize(text) if word not in _load_words().noise and hash_term(word) not in _stop_terms()]
+def only_mentions(text: str) -> bool:
+    """Tell a sentence that speaks of forgetting without asking for it: "I forgot", "don't forget", "one day"."""
+    return _load_unmeant().search(fold_text(text[:MAX_MESSAGE_CHARACTERS])) is not None
 
 
 def fold_text(text: str) -> str:
@@ -172,28 +200,10 @@ def fold_text(text: str) -> str:
     return "".join(lower if len(lower := mark.lower()) == 1 else mark for mark in text).replace("’", "'")
 
 
-def _is_polite(text: str) -> bool:
-    """Tell a request in the form of a question: "can you forget …?"."""
-    return any(_POLITE.match(text, start) for start, _ in _split_clauses(text))
-
-
-@dataclass(frozen=True, slots=True)
-class _Words:
-    """The patterns of all languages, and the words that name no matter."""
-
-    lead: re.Pattern[str]
-    drop: re.Pattern[str]
-    weak: re.Pattern[str]
-    support: re.Pattern[str]
-    keep: re.Pattern[str]
-    ending: re.Pattern[str]
-    memory: re.Pattern[str]
-    all: re.Pattern[str]
-    never: re.Pattern[str]
-    object: re.Pattern[str]
-    aside: re.Pattern[str]
-    filler: re.Pattern[str]
-    noise: frozenset[str]
+def fold_accents(text: str) -> str:
+    """Return the text in lower case without accents: "Größe" is "grosse"."""
+    plain = normalize_unicode("NFKD", text.casefold())
+    return plain if plain.isascii() else "".join(mark for mark in plain if not "\u0300" <= mark <= "\u036f")
 
 
 @cache
@@ -202,18 +212,24 @@ def _stop_terms() -> frozenset[int]:
 
 
 @cache
-def _load_words() -> _Words:
+def _load_unmeant() -> re.Pattern[str]:
     file = resources.files("engrain.core") / "data" / "forget.toml"
     tables = tomllib.loads(file.read_text("utf-8")).values()
-    joined = {name: "|".join(_WRAP.sub("", table[name]) for table in tables) for name in _FIELDS}
-    shapes = {
-        "drop": r"(?:{0})\b",
-        "weak": r"(?:{0})(?!\w)",
-        "object": r"(?<!\w)(?:{0})",
-        "ending": r"(?<!\w)(?:{0})$",
-        "keep": r"(?<!\w)(?:{0})",
-        "all": r"(?<!\w)(?:{0})",
-    }
-    patterns = {name: re.compile(shapes.get(name, "(?:{0})").replace("{0}", one)) for name, one in joined.items()}
-    noise = frozenset(word for table in tables for word in (*table["noise"].split(), *tokenize(table["noise"])))
-    return _Words(**patterns, noise=noise)
+    return re.compile("|".join(_WRAP.sub("", table[_UNMEANT]) for table in tables))
+
+
+@cache
+def _load_classes() -> tuple[dict[str, tuple[str, ...]], tuple[tuple[str, str], ...]]:
+    file = resources.files("engrain.core") / "data" / "forget.toml"
+    tables = tomllib.loads(file.read_text("utf-8")).values()
+    listed = [
+        (word, name)
+        for table in tables
+        for name, words in table.items()
+        for word in (fold_accents(words).split() if name != _UNMEANT else ())
+    ]
+    exact: dict[str, tuple[str, ...]] = {}
+    for word, name in listed:
+        if not word.endswith("*") and name not in exact.get(word, ()):
+            exact[word] = (*exact.get(word, ()), name)
+    return exact, tuple((word[:-1], name) for word, name in listed if word.endswith("*"))

@@ -51,6 +51,7 @@ _ABBREVIATED_END = re.compile(
     r"(?:^\d{1,3}|(?:^|\s)(?:[A-Z]|Dr|Mr|Mrs|Ms|Prof|St|vs|No|Nr|bzw|approx|e\.g|i\.e|z\.B"
     r"|(?:am|vom|zum|bis|ab|der|den|dem) [0-3]?\d))\.$"
 )
+_QUOTE = re.compile('["“”„«»]')
 _INNER_WORD = re.compile(r"(?<=[\w,;.)] )[^\W\d_]\w+")
 # Code, paths, addresses, CamelCase, Katakana, and names in the quotes of Chinese and Japanese.
 _CODE = re.compile(r"`[^`]+`|\w[./_@]\w|[a-z][A-Z]|[\u30a1-\u30fa\u30fc]{2}|[「『《]")
@@ -314,13 +315,17 @@ def _split_summary(text: str) -> list[str]:
 
 
 def _find_sentences(text: str, start: int, end: int) -> list[tuple[int, int]]:
-    """Find sentences without splitting after "Dr." or "1."."""
+    """Find sentences without splitting after "Dr." or "1.", or between quotes: a line has no words of others alone."""
+    spans = find_sentence_spans(text, start, end)
+    marks = [len(_QUOTE.findall(text, left, right)) for left, right in spans]
+    balanced, quoted = sum(marks) % 2 == 0, False
     found: list[tuple[int, int]] = []
-    for left, right in find_sentence_spans(text, start, end):
-        if found and _ends_with_abbreviation(text, *found[-1], left):
+    for (left, right), count in zip(spans, marks, strict=True):
+        if found and ((quoted and balanced) or _ends_with_abbreviation(text, *found[-1], left)):
             found[-1] = (found[-1][0], right)
         else:
             found.append((left, right))
+        quoted ^= count % 2 == 1
     return found
 
 

@@ -1,0 +1,264 @@
+"""Compare the matter of a request to forget with what was said: shared words, values, kinds of things and people."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
+from importlib import resources
+
+from engrain.core.rules.change_cues import are_of_others, find_people, read_cues
+from engrain.core.rules.forget_requests import fold_accents, list_matter_words
+from engrain.core.text.tokenizer import tokenize
+
+MIN_PREFIX = 5  # letters that two forms of a word share: "embarazo", "embarazada"
+MIN_DIGITS, MIN_DIGIT_SHARE = 3, 0.3  # of a number that a request names by a part
+MIN_VALUE = 5  # letters of a value that may be part of a longer word
+_CACHED_TEXTS = 4_096
+MAX_CHARACTERS = 600  # of a text; what follows is not compared
+_FIRST_PERSON = r"i|i'm|im|i've|i'd|i'll|we|we're|we've|ich|wir|yo|je|nous"
+_MINE = (
+    r"my|mine|me|our|ours|us|mein\w*|mir|mich|uns\w*|mi|mis|soy|estoy|tengo|mon|ma|mes|moi|notre|nos|" + _FIRST_PERSON
+)
+_SPEAKS = re.compile(rf"\b(?:{_MINE})\b|\bj'", re.IGNORECASE)
+_SPEAKS_FIRST = re.compile(rf"^\W*(?:\w+ )?(?:{_FIRST_PERSON}|on)\b|^\W*(?:\w+ )?j'", re.IGNORECASE)
+# Of the speaker, but not "what I told you".
+_OWN = re.compile(
+    r"\b(?:my|mine|our|ours|mein\w*|unser\w*|mi|mis|mon|ma|mes|notre|nos|(?:about|of) (?:me|us)|us \w+ing|von mir|"
+    r"de mí|ich|soy|je suis|i'm|i've|we're|i)\b(?! (?:said|told|mention|ever|wrote|shared|typed|just|dije|habe|hab|"
+    r"gesagt))|\bj'",
+    re.IGNORECASE,
+)
+_FOLLOWS = re.compile(
+    r"^\W*(?:and |but |though |so |also )?(?:she|he|they|it|er|sie|ella|él|elle|il|she's|he's|they're|she'd|he'd|his|"
+    r"her|its|their)\b",
+    re.IGNORECASE,
+)
+_BESIDE = re.compile(
+    r"\b(?:other|second|another|andere\w*|zweite\w*|otr[oa]s?|segund[oa]|autre|deuxième|also|too|auch|también|aussi)\b",
+    re.IGNORECASE,
+)
+_ALSO = re.compile(r"\b(?:also|too|auch|también|aussi)\b", re.IGNORECASE)
+_ANOTHER_ONE = re.compile(r"^\W*(?:and |also )?(?:one|mine|(?:the|my) \w+ one)(?:'s)?\b", re.IGNORECASE)
+_ARTICLE = re.compile(r"^\W*(?:the|die|der|das|la|el|los|las|le|les|l'|un|une|ein\w*)\b", re.IGNORECASE)
+_JOINED = re.compile(r"\b(?:and|und|y|et)\b|,")
+_NAME = re.compile(r"[^\W\d_]+")
+_AFTER_ARTICLE = re.compile(
+    r"\b(?:the|a|an|my|our|your|that|this|mein\w*|unser\w*|der|die|das|dem|den|des|ein\w*|el|la|los|las|mi|mis|un|una|le|"
+    r"les|mon|ma|mes|du)\s+$|\bl'$",
+    re.IGNORECASE,
+)
+_TITLE = re.compile(
+    r"(?:mr|mrs|ms|dr|frau|herr|father|sister|prof|auntie|aunt|uncle|onkel|tante|tío|tía|mme)$", re.IGNORECASE
+)
+_SEPARATOR = re.compile(r"(?<=\d)[ .,/-](?=\d)")
+_DIGITS = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of thing: words that name it, words that state it, and the shape of its values."""
+
+    names: tuple[frozenset[str], tuple[str, ...]]
+    signs: tuple[frozenset[str], tuple[str, ...]]
+    shape: re.Pattern[str] | None
+
+
+@dataclass(frozen=True)
+class Topic:
+    """What a request names, read once for all that it is compared with."""
+
+    text: str
+    named: tuple[str, ...]  # as they are written
+    everything: bool
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(word for one in self.named for word in tokenize(one)[:1]))
+
+    @cached_property
+    def values(self) -> tuple[str, ...]:
+        return tuple(one for one in self.named if any(mark.isdigit() for mark in one))
+
+    @cached_property
+    def people(self) -> frozenset[str]:
+        return find_people(self.text)
+
+    @cached_property
+    def is_own(self) -> bool:
+        return _OWN.search(self.text) is not None
+
+    @cached_property
+    def kinds(self) -> tuple[str, ...]:
+        words = {fold_accents(one) for one in _NAME.findall(self.text)} | set(self.words)
+        return tuple(name for name, kind in load_kinds().items() if any(_has(kind.names, one) for one in words))
+
+    def cover(self, text: str) -> frozenset[str]:
+        """Return the words of the matter that a text has, in whatever form."""
+        held = tokenize(text[:MAX_CHARACTERS])
+        return frozenset(word for word in self.words if any(_is_same(word, one) for one in held))
+
+    def has_value(self, text: str) -> bool:
+        """Tell if a text has a number or code that the request names, whole or by a part."""
+        text = text[:MAX_CHARACTERS]
+        held, runs = set(tokenize(text)), _DIGITS.findall(_SEPARATOR.sub("", text))
+        return any(
+            one.lower() in held
+            or (len(one) >= MIN_VALUE and one.lower() in text.lower())
+            or any(_is_part(digits, run) for digits in ["".join(_DIGITS.findall(one))] for run in runs)
+            for one in self.values
+        )
+
+    def find_names(self, texts: Sequence[str]) -> list[str]:
+        """Return the words that name somebody or something: capitals, here or where it was told of."""
+        found = [
+            match[0]
+            for match in _NAME.finditer(self.text)
+            if match[0][0].isupper()
+            and (match[0] in self.named or f"{match[0]}'s" in self.named)
+            and not _TITLE.match(match[0])
+            and not _AFTER_ARTICLE.search(self.text[: match.start()])
+        ]
+        texts = [one[:MAX_CHARACTERS] for one in texts]
+        lower = [one for one in self.named if one[0].islower() and any(_is_name_in(one, text) for text in texts)]
+        return [word for one in (*found, *lower) for word in tokenize(one)[:1]]
+
+    def is_of_other(self, text: str) -> bool:
+        """Tell if a text is about somebody whom the matter does not name: "my divorce", and that of a sister."""
+        if _SPEAKS_FIRST.match(text[:MAX_CHARACTERS]):
+            return False
+        held = read_cues(text).people
+        named = {fold_accents(one) for one in _NAME.findall(text[:MAX_CHARACTERS]) if one[0].isupper()}
+        return bool(held) and held.isdisjoint(self.people) and named.isdisjoint(map(fold_accents, self.named))
+
+    def lacks_person(self, text: str) -> bool:
+        """Tell if a text is not about the person whom the matter names: "my stepmother's name"."""
+        if self.people and self.people.isdisjoint(find_people(text)):
+            return True
+        covered = self.cover(text)
+        owners = [one for one in self.named if one.lower().endswith("'s") and tokenize(one)[0] not in covered]
+        return bool(owners) and find_people(" ".join(owners)).isdisjoint(find_people(text))
+
+    def is_one_thing(self, texts: Sequence[str]) -> bool:
+        """Tell if several statements are one thing: of one name, all about a matter, or each its own part of it."""
+        covered, follows = [self.cover(one) for one in texts], [is_continued(one) for one in texts]
+        names = [
+            name
+            for name in self.find_names(texts)
+            if all(name in tokenize(one) or more for one, more in zip(texts, follows, strict=True))
+        ]
+        if names:
+            return len({_describe(one, names[0]) for one in texts} - {None}) < 2  # "Jo from work", "my cousin Jo"
+        cues = [read_cues(one) for one in texts]
+        if any(are_of_others(one, other) for k, one in enumerate(cues) for other in cues[:k]):
+            return False
+        if self.everything:
+            same = len({bool(one.people) for one in cues}) == 1
+            return same and all(has or more for has, more in zip(covered, follows, strict=True))
+        parted = len(self.words) > 1 and not frozenset.intersection(*covered)
+        return parted and self.is_joined and all(self.states_kind(one) or self.cover(one) for one in texts)
+
+    @cached_property
+    def is_joined(self) -> bool:
+        """Tell if the matter has several parts: "the diagnosis and the pills"."""
+        return _JOINED.search(self.text) is not None
+
+    def states_kind(self, text: str) -> bool:
+        return any(any(state_kind(name, text)) for name in self.kinds)
+
+
+def read_topic(text: str, everything: bool) -> Topic:
+    text = text[:MAX_CHARACTERS]
+    return Topic(text, tuple(list_matter_words(text)), everything)
+
+
+def is_own_words(text: str) -> bool:
+    return _SPEAKS.search(text[:MAX_CHARACTERS]) is not None
+
+
+def is_continued(text: str) -> bool:
+    """Tell if a text goes on about somebody of the text before: "she kept the house"."""
+    return _FOLLOWS.match(text[:MAX_CHARACTERS]) is not None
+
+
+def is_beside(text: str) -> bool:
+    """Tell if a text puts something beside another thing of its kind."""
+    return _BESIDE.search(text[:MAX_CHARACTERS]) is not None
+
+
+def is_another_one(text: str) -> bool:
+    return _ANOTHER_ONE.match(text[:MAX_CHARACTERS]) is not None
+
+
+def is_also(text: str) -> bool:
+    return _ALSO.search(text[:MAX_CHARACTERS]) is not None and _SPEAKS_FIRST.match(text[:MAX_CHARACTERS]) is None
+
+
+def is_of_nobody(text: str) -> bool:
+    """Tell if a text is about a thing that it gives to nobody: "the shop's number is …"."""
+    return _ARTICLE.match(text[:MAX_CHARACTERS]) is not None and not is_own_words(text)
+
+
+@lru_cache(_CACHED_TEXTS)
+def state_kind(name: str, text: str) -> tuple[bool, bool]:
+    """Return whether a text has a word that states things of a kind, and a value of its shape."""
+    kind, text = load_kinds()[name], text[:MAX_CHARACTERS]
+    return any(_has(kind.signs, one) for one in tokenize(text)), bool(kind.shape and kind.shape.search(text))
+
+
+@lru_cache(_CACHED_TEXTS)
+def find_kinds(text: str) -> frozenset[str]:
+    """Return the kinds of things that a text states."""
+    return frozenset(name for name in load_kinds() if any(state_kind(name, text)))
+
+
+def _is_part(digits: str, run: str) -> bool:
+    whole = len(digits) > 1 and digits == run
+    return whole or (len(digits) >= max(MIN_DIGITS, MIN_DIGIT_SHARE * len(run)) and digits in run)
+
+
+def _is_same(word: str, other: str) -> bool:
+    if word == other or word.rstrip("s") == other.rstrip("s"):
+        return True
+    return len(word) >= MIN_PREFIX and len(other) >= MIN_PREFIX and word[:MIN_PREFIX] == other[:MIN_PREFIX]
+
+
+def _is_name_in(word: str, text: str) -> bool:
+    at = text.find(word.capitalize())
+    return at > 0 and not text[:at].rstrip().endswith((".", "!", "?")) and not text[at - 1].isalnum()
+
+
+def _describe(text: str, name: str) -> str | None:
+    """Return how a text tells who somebody is: by the word before the name, or by "from work" behind it."""
+    found = re.search(
+        rf"(\w+)?\W*\b{re.escape(name)}\b(?:\s+(?:from|at|vom|von|aus|del|de|du)\s+(?:the |my |der |la |le )?(\w+))?",
+        fold_accents(text[:MAX_CHARACTERS]),
+    )
+    if not found:
+        return None
+    people = find_people(found[1]) if found[1] else frozenset()
+    return next(iter(sorted(people)), found[2])
+
+
+def _has(words: tuple[frozenset[str], tuple[str, ...]], word: str) -> bool:
+    return len(word) > 1 and (word in words[0] or word.startswith(words[1]))
+
+
+@cache
+def load_kinds() -> dict[str, Kind]:
+    file = resources.files("engrain.core") / "data" / "forget_kinds.toml"
+    tables = tomllib.loads(file.read_text("utf-8"))
+    return {
+        name: Kind(
+            _read_list(one["names"]), _read_list(one["signs"]), re.compile(one["shape"]) if one.get("shape") else None
+        )
+        for name, one in tables.items()
+    }
+
+
+def _read_list(text: str) -> tuple[frozenset[str], tuple[str, ...]]:
+    words = fold_accents(text).split()
+    starts = tuple(one[:-1] for one in words if one.endswith("*"))
+    return frozenset(one for one in words if not one.endswith("*")), starts

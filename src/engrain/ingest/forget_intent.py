@@ -1,0 +1,96 @@
+"""Find the requests to forget something in a message, by a linear model of their words.
+
+`bench/capture/train_forget.py` makes the weights.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from engrain.core.rules.forget_requests import (
+    Word,
+    find_matter,
+    is_candidate,
+    list_features,
+    mentions_forgetting,
+    only_mentions,
+    read_words,
+)
+from engrain.core.text.passages import split_sentences, trim_span
+from engrain.ingest.changes import load_weights
+
+WEIGHTS = "forget.npz"
+FEATURES = 1 << 16
+MAX_REQUEST_CHARACTERS = 300
+MAX_SENTENCES = 12
+MIN_SCORE = 0.0  # above 0 a request is likelier than not
+MAX_AFTERTHOUGHT = 5  # words of a sentence that still belongs to the request: "All of it."
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetTopic:
+    """The matter of a request: the words from `start` to `end`. An empty topic means the message before.
+
+    `everything` about it is meant, however often it was said.
+    """
+
+    start: int
+    end: int
+    topic: str
+    everything: bool = False
+
+
+def find_forget_topics(shown: str) -> list[ForgetTopic]:
+    """Return the requests of a message, whose words of others are blank."""
+    if not mentions_forgetting(shown):
+        return []
+    spans = [trim_span(shown, one.start, one.end) for one in split_sentences(shown)[:MAX_SENTENCES]]
+    texts = [shown[slice(*span)] for span in spans]
+    words = [read_words(one) for one in texts]
+    found: list[ForgetTopic] = []
+    for place in range(len(spans)):
+        if len(texts[place]) > MAX_REQUEST_CHARACTERS or only_mentions(texts[place]) or not asks(words, place):
+            continue
+        topic = _read_request(shown, spans, words, place)
+        # "I don't want this in there. Delete it." is one request.
+        if topic is not None and not (found and topic.start == found[-1].start):
+            found.append(topic)
+    named = [one for one in found if one.topic]
+    return named if len(named) == 1 else found
+
+
+def asks(words: Sequence[Sequence[Word]], place: int) -> bool:
+    """Tell if a sentence of a message asks to forget something."""
+    return is_candidate(words[place]) and score_sentence(words, place) >= MIN_SCORE
+
+
+def score_sentence(words: Sequence[Sequence[Word]], place: int) -> float:
+    weights = load_weights(WEIGHTS)
+    columns = list_columns(list_sentence_features(words, place))
+    return float(weights["intent"][columns].sum() / len(columns) ** 0.5 + weights["intent_bias"])
+
+
+def list_sentence_features(words: Sequence[Sequence[Word]], place: int) -> set[str]:
+    before = words[place - 1] if place else ()
+    return list_features(words[place], before, words[place + 1] if place + 1 < len(words) else ())
+
+
+def list_columns(features: Iterable[str]) -> list[int]:
+    return sorted({zlib.crc32(one.encode()) % FEATURES for one in features})
+
+
+def _read_request(
+    shown: str, spans: Sequence[tuple[int, int]], words: Sequence[Sequence[Word]], place: int
+) -> ForgetTopic | None:
+    (start, end), follows = spans[place], words[place + 1] if place + 1 < len(words) else ()
+    matter = find_matter(shown[start:end])
+    if place and (matter is None or not matter.words):
+        earlier = find_matter(shown[slice(*spans[place - 1])])
+        if earlier is not None and earlier.words:
+            start, matter = spans[place - 1][0], earlier
+    if matter is None:
+        return None
+    said = [*words[place], *(follows if len(follows) <= MAX_AFTERTHOUGHT else ())]
+    return ForgetTopic(start, end, matter.text if matter.words else "", any("every" in one.classes for one in said))
