@@ -1,7 +1,7 @@
 """Measure every extra, and write docs/reference/extras.md: python tools/extras_page.py [NAME…].
 
 Each extra is resolved beside an installed engrain, and what it adds is installed into a folder of its own. With names
-only these are measured, and the other rows stay.
+only these are measured, and the other rows stay. A dash is a figure that nobody measured yet.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ pip install ./packages/engrain-minilm ".[postgres]"
 
 `python tools/extras_page.py` writes this page. Packages and megabytes are added to an installed engrain; the first row
 is engrain itself with the weights of its embedder. The time is that of pip on the machine of the run, with two cores
-and an index on the network, and contains the download. Versions are the newest that the extra allows.
+and an index on the network, and contains the download. A dash was not measured. Versions are the newest that the extra
+allows.
 
 | extra | for | packages | megabytes | seconds |
 |---|---|---|---|---|
@@ -52,10 +53,9 @@ PURPOSES = {
     "chroma": "[Chroma](../how-to/use-a-vector-server.md)",
     "encryption": "[encryption at rest](../how-to/encrypt.md)",
     "otel": "[traces and metrics](../how-to/monitor.md)",
-    "yaml": "notes of procedures in YAML",
+    "yaml": "conversations as YAML",
     "watch": "[files that are watched](../how-to/mirror-to-files.md)",
     "tokens": "exact counts of tokens",
-    "plot": "pictures of the relations",
     "redact": "[phone numbers](../how-to/redact.md) in every form",
     "server": "[`engrain serve`](../how-to/serve-http.md)",
     "mcp": "[`engrain mcp`](../how-to/use-mcp.md)",
@@ -64,6 +64,7 @@ PURPOSES = {
 }
 FRAMEWORK = "[{}](../integrations/{}.md)"
 Row = list[str]  # packages, megabytes, seconds
+UNKNOWN = ["–"] * 3
 
 
 def main(names: list[str]) -> int:
@@ -77,14 +78,17 @@ def main(names: list[str]) -> int:
         for name in names or extras:
             if name != CORE:
                 rows[name] = measure(python, Path(folder), [f".[{name}]"])
-                sys.stdout.write(f"{name}: {rows[name]}\n")
-    PAGE.write_text(INTRODUCTION + "".join(write_row(name, rows[name]) for name in extras if name in rows))
+            write_page(extras, rows)
     return 0
+
+
+def write_page(extras: list[str], rows: dict[str, Row]) -> None:
+    PAGE.write_text(INTRODUCTION + "".join(write_row(name, rows.get(name, UNKNOWN)) for name in extras))
 
 
 def read_rows() -> dict[str, Row]:
     text = PAGE.read_text() if PAGE.exists() else ""
-    found = re.findall(r"^\| `?([^`|]+?)`? \| .* \| (\d+) \| ([\d.,]+) \| (\d+) \|$", text, re.MULTILINE)
+    found = re.findall(r"^\| `?([^`|]+?)`? \| .* \| ([\d–]+) \| ([\d.,–]+) \| ([\d–]+) \|$", text, re.MULTILINE)
     return {name: values for name, *values in found}
 
 

@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -207,3 +208,9 @@ def test_every_import_on_the_pages_can_be_made() -> None:
                 assert module.startswith("engrain.integrations."), module
                 continue
             assert [one for one in names.replace(" ", "").split(",") if not hasattr(found, one)] == [], name(page)
+
+
+def test_the_page_of_extras_has_a_row_for_each() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    listed = re.findall(r"^\| `([\w-]+)` \|", (ROOT / "docs/reference/extras.md").read_text(), re.MULTILINE)
+    assert listed == [*extras], "run: python tools/extras_page.py"
