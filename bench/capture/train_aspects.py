@@ -266,9 +266,9 @@ def build_choices(sets: Sets, basis: Basis) -> Iterator[Choice]:
             known = [one for one in known if not may_change(some[place], one)]
             if known:
                 yield build("people", "people, both", some[place], known, None, WEIGHT_NO_CHANGE)
-        for number, new in enumerate(draw(random, passing, 24)):
+        for number, new in enumerate(draw(random, passing, 16)):
             others = draw(random, [one for one in some if one.message != new.message], len(some))
-            near = sorted(others, key=lambda one: -float(new.vector @ one.vector)) if number % 3 else others
+            near = sorted(others, key=lambda one: -float(new.vector @ one.vector)) if number % 4 == 3 else others
             known = near[: SMALL_MEMORIES[number % 4]]
             yield build("people", "people, passing", new, known, None, WEIGHT_NO_CHANGE)
 

@@ -54,7 +54,7 @@ class FoundChange:
 NO_CHANGE = FoundChange()
 # A sentence that the gate alone would not keep is kept if it ends something known this surely, or if it adds to
 # something known that is this near.
-MIN_CHANCE_TO_KEEP, MIN_LIKENESS = 0.5, 0.25
+MIN_CHANCE_TO_KEEP, MIN_LIKENESS = 0.4, 0.25
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ class ChangeFinder:
         chances = choose_ended(new, read.state, [said for _, said in found])
         best = max(range(len(found)), key=chances.__getitem__)
         item = found[best][0]
-        ended = (item,) if is_ended(new, chances[best], len(found)) and item.kind == "fact" else ()
+        ended = (item,) if is_ended(new, chances[best]) and item.kind == "fact" else ()
         likely = [one for (one, _), chance in zip(found, chances, strict=True) if chance >= MIN_CHANCE_OF_LATER]
         earlier = tuple(one for one in likely if one not in ended)
         return FoundChange(ended, earlier, chances[best], likeness, name)
@@ -154,7 +154,7 @@ def find_ended_fact(new: ReadFact, older: Sequence[ReadFact]) -> int | None:
     known = [read_statement(older[at].draft.text, older[at].read.vector, older[at].draft.slot) for at in places]
     chances = choose_ended(said, new.read.state, known)
     best = max(range(len(places)), key=chances.__getitem__, default=None)
-    return places[best] if best is not None and is_ended(said, chances[best], len(places)) else None
+    return places[best] if best is not None and is_ended(said, chances[best]) else None
 
 
 def _may_end(new: Said, draft: Draft, old: Draft) -> bool:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 WEIGHTS = "changes.npz"
 MAX_SHARED = 3
-# The chance from which a fact is ended, and a lower one with words of a change or an end in a memory of few facts.
-MIN_CHANCE, MIN_CHANCE_SAID, FEW_FACTS = 0.5, 0.35, 4
+# The chance from which a fact is ended, and a lower one with words of a change or an end.
+MIN_CHANCE, MIN_CHANCE_SAID = 0.6, 0.35
 _SHARPNESS = 12.0  # of the aspects' scores, which are near 0 and 1
 
 
@@ -57,10 +57,9 @@ def list_aspects() -> list[str]:
     return [str(name) for name in load_weights()["names"]]
 
 
-def is_ended(new: Said, chance: float, known: int) -> bool:
-    """Tell if a new statement ends the likeliest of `known` statements, by its chance."""
+def is_ended(new: Said, chance: float) -> bool:
     said = new.cues.negated or not find_signs(new.text).isdisjoint(("ended", "changed"))
-    return chance >= (MIN_CHANCE_SAID if said and known <= FEW_FACTS else MIN_CHANCE)
+    return chance >= (MIN_CHANCE_SAID if said else MIN_CHANCE)
 
 
 def choose_ended(new: Said, state: Matrix, known: Sequence[Said]) -> list[float]:
