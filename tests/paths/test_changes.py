@@ -58,6 +58,7 @@ def list_facts(memory: Memory) -> list[str]:
         ("we have a cat called Biscuit", "Biscuit passed away last night"),
         ("Der Umzug ist am 1. März", "Umzug verschiebt sich auf den 15. April"),
         ("our vet is Dr Lim in Park Road", "Dr Lim retired, we go to Dr Castellanos now"),
+        ("the kids go to St Aidan's primary", "both kids started at Oakmoor after half-term"),
     ],
 )
 def test_a_change_in_other_words_ends_the_older_fact(memory: Memory, clock: Clock, first: str, later: str) -> None:
@@ -110,6 +111,7 @@ def test_an_older_answer_is_found_at_its_time(memory: Memory, clock: Clock) -> N
         ("my sister lives in Ghent", "my cousin's moved to Antwerp"),
         ("my sister Ada lives in Leeds", "my sister Joy lives in Hull"),
         ("our dog is called Waffle", "we got a second dog, Pancake"),
+        ("I'm left handed", "my daughter turns out to be right handed, teacher says"),
     ],
 )
 def test_somebody_or_something_else_ends_nothing(memory: Memory, clock: Clock, first: str, later: str) -> None:
