@@ -51,6 +51,13 @@ def list_facts(memory: Memory) -> list[str]:
     return [item.text for item in memory.list({"kind": "fact"})]
 
 
+@pytest.mark.parametrize("later", ["We adopted a cat, her name is Miso.", "I got my own allotment now."])
+def test_nothing_but_another_name_ends_the_name_of_the_user(memory: Memory, clock: Clock, later: str) -> None:
+    _, result = tell(memory, clock, "My name is Ana Ruiz.", later)
+    assert result.facts
+    assert memory.slots.get("user.name").text == "My name is Ana Ruiz"
+
+
 @pytest.mark.parametrize(
     ("first", "later"),
     [

@@ -14,7 +14,7 @@ from engrain.core.model.queries import VectorQuery
 from engrain.core.rules.change_cues import are_of_others, find_signs, fold_name, read_cues
 from engrain.core.rules.profile import is_standing_wish
 from engrain.core.rules.relations import excludes, find_relation
-from engrain.core.rules.slot_names import SPEAKER_KEY
+from engrain.core.rules.slot_names import SPEAKER_KEY, is_identity
 from engrain.core.rules.statements import is_short_question
 from engrain.core.text.passages import Span
 from engrain.ingest.changes import Said, choose_ended, is_ended, list_aspects, read_statement
@@ -159,7 +159,8 @@ def find_ended_fact(new: ReadFact, older: Sequence[ReadFact]) -> int | None:
 
 def _may_end(new: Said, draft: Draft, old: Draft) -> bool:
     own = old.metadata.get(SPEAKER_KEY) == draft.metadata.get(SPEAKER_KEY) and old.text != draft.text
-    slots = old.slot is None or draft.slot is None  # the store compares the values of one slot
+    # The store compares the values of one slot.
+    slots = not is_identity(old.slot) and (old.slot is None or draft.slot is None)
     return own and slots and not are_of_others(new.cues, read_cues(old.text))
 
 
@@ -175,7 +176,9 @@ def _is_comparable(item: Item, new: Said, speaker: str | None) -> bool:
         return False
     if is_standing_wish(item) and new.cues.terms.isdisjoint(read_cues(item.text).terms):
         return bool(new.aspects[list_aspects().index(STYLE)] >= MIN_ASPECT_OF_WISH)
-    return item.slot is None or new.slot is None or item.slot == new.slot
+    if new.slot is None:
+        return not is_identity(item.slot)
+    return item.slot in (None, new.slot)
 
 
 def _tell_of_others(text: str, item: Item, speaker: str | None) -> bool:

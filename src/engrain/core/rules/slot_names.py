@@ -14,6 +14,8 @@ _WORD = re.compile(r"[\w'#+./-]*[\w#+]")
 _NAME = re.compile(r"\w+")
 USER_NAME_SLOT = "user.name"
 _USER_PREFIX, _RESERVED_PREFIXES = "user.", ("user.", "we.", "agent.")
+# Nothing but another value of the slot changes these: "our cat is called Miso" ends no name of the user.
+_IDENTITY = frozenset({"name", "birthday", "origin", "pronouns", "email", "phone"})
 _MAX_NAME_WORDS = 3
 _MAX_FILLING_CHARACTERS = 60
 
@@ -61,6 +63,11 @@ def classify_thing(said: str, *, by_head: bool = False) -> str | None:
         return None
     last = words[-1]
     return None if last != written[-1] or last in known.words["no_head"] else _class_of_noun(last)
+
+
+def is_identity(slot: str | None) -> bool:
+    """Tell if only a statement that fills this slot may end its value."""
+    return slot is not None and slot.rpartition(".")[2] in _IDENTITY
 
 
 def find_mentioned_slot(text: str) -> str | None:
