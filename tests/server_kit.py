@@ -17,26 +17,6 @@ from engrain.server.app import ApiOptions, HttpApi
 from engrain.server.keys import ApiKey, KeyFile, KeyLimits
 from engrain.server.serve import ApiServer, Listener, listen_tcp, listen_unix
 
-# Verbs that have the same route as another one, whose arguments say the same in another form.
-SAME_AS = {
-    "semantic.remember": "remember",
-    "semantic.remember_many": "remember_many",
-    "semantic.get": "get",
-    "semantic.list": "list",
-    "semantic.correct": "correct",
-    "semantic.change": "update",
-    "semantic.forget": "forget",
-    "semantic.explain": "explain",
-    "conversation.last": "sessions.messages",
-    "conversation.export_json": "conversation.export",
-    "conversation.export_yaml": "conversation.export",
-    "procedural.require": "procedural.get",
-    "working.version_of": "procedural.get",
-    "session": "sessions.start",
-    "store.erase": "erase",
-    "store.memory": "server.scope",
-}
-
 
 class RunningServer:
     """A server in a thread, its store and its keys."""

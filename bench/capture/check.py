@@ -199,7 +199,7 @@ def check_change(report: Report, where: str, record: Record) -> list[str]:
 def check_forget(report: Report, where: str, record: Record) -> list[str]:
     expect_fields(report, where, record, "id lang messages request targets certain why")
     known = [message["id"] for message in record["messages"]]
-    report.expect(3 <= len(known) <= 6, where, f"{len(known)} earlier messages")
+    report.expect(2 <= len(known) <= 6, where, f"{len(known)} earlier messages")
     report.expect(set(record["targets"]) <= set(known), where, "a target is not among the messages")
     report.expect(record["why"] in (CERTAIN if record["certain"] else UNSURE), where, f"unknown {record['why']!r}")
     report.expect(not record["certain"] or bool(record["targets"]), where, "certain, and yet nothing is meant")

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from engrain_conformance.clock import SetClock
 from engrain_conformance.embedder import HashEmbedder
-from server_kit import SAME_AS, run_server
+from server_kit import run_server
 
 from engrain import Citation, Memory, Note, Scope, Source
 from engrain.core.errors import EngrainError
-from engrain.core.http_routes import NOT_SERVED, ROUTES
+from engrain.core.http_routes import NOT_SERVED, ROUTES, SAME_AS
 from engrain.core.model.plans import Change
 from engrain.memory.remote import RemoteMemory
 from engrain.memory.verbs import PARTS

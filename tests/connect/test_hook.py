@@ -154,6 +154,7 @@ def test_a_process_that_hangs_costs_little_and_loses_nothing(place: ConnectHome)
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     breaker = json.loads((place.folder / "breaker.json").read_text())
     assert breaker["failures"] == 2  # two waits, then none: the other four went straight to the spool
+    wait_for(lambda: len(list(place.spool.glob("*.json"))) == 6)  # a process beside the hook writes each
     process.send_signal(signal.SIGCONT)
     wait_for(lambda: not list(place.spool.glob("*.json")))
     process.send_signal(signal.SIGKILL)

@@ -27,6 +27,10 @@ CODES = {
 }
 
 
+# Kept, because a thread of a failed store may still open a file while its file system is unregistered.
+_used: list[apsw.VFS] = []
+
+
 class Faults(apsw.VFS):
     """The default file system, with `act(operation, path)` called before each operation."""
 
@@ -36,6 +40,7 @@ class Faults(apsw.VFS):
         self.log: list[tuple[str, str]] = []
         self._base = apsw.vfs_names()[0]
         super().__init__(name, self._base, makedefault=True)
+        _used.append(self)
 
     def xOpen(self, name: Any, flags: list[int]) -> Any:  # noqa: N802
         return File(self, self._base, name, flags)

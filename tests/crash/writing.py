@@ -114,14 +114,17 @@ def few(path: Path, note: Path) -> None:
     """The small writer of the crash points: make, add, repeat, forget, purge, close."""
     notes = os.open(note, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     store = SqliteStore(path)
-    kept = [add(store, f"text {number}") for number in range(3)]
-    os.write(notes, b"text 0\ntext 1\ntext 2\nforgetting text 1\n")
-    store.apply(Plan(SCOPE, (Forget(kept[1]),), request_id="forget"))
-    os.write(notes, b"forgot text 1\n")
-    store.purge()
-    add(store, "text 3")
-    os.write(notes, b"text 3\n")
-    store.close()
+    try:
+        kept = [add(store, f"text {number}") for number in range(3)]
+        os.write(notes, b"text 0\ntext 1\ntext 2\nforgetting text 1\n")
+        store.apply(Plan(SCOPE, (Forget(kept[1]),), request_id="forget"))
+        os.write(notes, b"forgot text 1\n")
+        store.purge()
+        add(store, "text 3")
+        os.write(notes, b"text 3\n")
+    finally:
+        os.close(notes)
+        store.close()
 
 
 def _reads(path: Path) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from examples import for_each
 from pydantic import BaseModel
-from server_kit import SAME_AS, run_server
+from server_kit import run_server
 
 from engrain import Memory, Store
-from engrain.core.http_routes import NOT_SERVED, ROUTES, Route
+from engrain.core.http_routes import NOT_SERVED, ROUTES, SAME_AS, Route
 from engrain.memory.verbs import PARTS
 from engrain.server.models import build_model
 from engrain.server.router import Router, build_endpoints

@@ -222,6 +222,25 @@ GROUPS: Mapping[str, tuple[Route, ...]] = {
 }
 ROUTES: tuple[Route, ...] = tuple(route for group in GROUPS.values() for route in group)
 
+# Verbs that have the same route as another one, whose arguments say the same in another form.
+SAME_AS: Mapping[str, str] = {
+    "semantic.remember": "remember",
+    "semantic.remember_many": "remember_many",
+    "semantic.get": "get",
+    "semantic.list": "list",
+    "semantic.correct": "correct",
+    "semantic.change": "update",
+    "semantic.forget": "forget",
+    "semantic.explain": "explain",
+    "conversation.last": "sessions.messages",
+    "conversation.export_json": "conversation.export",
+    "conversation.export_yaml": "conversation.export",
+    "procedural.require": "procedural.get",
+    "working.version_of": "procedural.get",
+    "session": "sessions.start",
+    "store.erase": "erase",
+    "store.memory": "server.scope",
+}
 # Verbs that stay in the process that has the store, and why.
 NOT_SERVED: Mapping[str, str] = {
     "task": "its steps are functions of the caller",
