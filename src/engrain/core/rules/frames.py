@@ -17,10 +17,11 @@ HIDDEN_LETTER = "ᚠ"
 _MAX_CUE_CHARACTERS = 400
 _MIN_VERSE_LINES, _MIN_VERSE_COMMAS, _MAX_VERSE_WORDS = 3, 2, 12
 _MAX_LIST_LABEL_WORDS = 3
+MAX_SHORT_CHARACTERS, MAX_SHORT_SENTENCES = 160, 2
 # The words before a colon, from the start of their sentence. A list may label its entries.
 _LEAD = re.compile(
-    r"(?:^|(?<=[.!?…] )|(?<=[—–;] ))[ \t]*(?P<bullet>[-*•])?[^\w\n]{0,4}(?P<lead>[^\n:.!?]{1,100})"
-    r":(?=[ \t]*(?P<rest>[^\s/]?))",
+    r"(?:^|(?<=[.!?…] )|(?<=[—–;] ))[ \t]*(?P<bullet>[-*•])?[^\w\n]{0,4}(?P<lead>(?:[^\n:.!?]|(?<=\d):(?=\d)){1,100})"
+    r":(?!\d|:|//)(?=[ \t]*(?P<rest>[^\s/]?))",
     re.MULTILINE,
 )
 _EARLIER_CLAUSES = re.compile(r"^(?:.*[,;]\s*)?(?:(?:so|and|but|then)\s)?")
@@ -33,7 +34,7 @@ PARAGRAPH = re.compile(r"\S[^\n]*+(?:\n(?![ \t]*\n)[^\n]*+)*+")
 
 def find_framed(shown: str, sentences: Sequence[Sentence]) -> Iterator[Span]:
     """Yield the spans of a message that its frame gives to somebody else."""
-    yield from _find_labelled(shown)
+    yield from _find_labelled(shown, sentences)
     yield from _find_asked_about(shown)
     yield from _find_letters(shown)
     yield from _find_verses(shown)
@@ -49,7 +50,7 @@ def weigh_frame(shown: str, sentences: Sequence[Sentence], stated: Sequence[Span
     question before the statements weighs 1, and 2 if it names a kind of text. A question behind them only adds to that.
     """
     first = min((start for start, _ in stated), default=0)
-    weight = asked_after = 0
+    weight, asked_after, short = 0, 0, is_short(shown, sentences)
     for sentence in sentences:
         said = shown[sentence.start : sentence.end][:_MAX_CUE_CHARACTERS]
         if shown[sentence.end : sentence.end + 1] == "!" or HIDDEN_LETTER in said or cue("self").search(said):
@@ -60,11 +61,25 @@ def weigh_frame(shown: str, sentences: Sequence[Sentence], stated: Sequence[Span
             continue
         opens, bare = sentence.end <= first, sentence.is_question or not _has_verb(said)
         if (opens or bare) and cue("textual").search(said):
-            weight += 2
-        elif bare and not any(cue(name).search(said) for name in ("advice", "own_label", "speaker")):
+            weight += 0 if short and not bare else 2
+        elif bare and not (short and not sentence.is_question) and not any(cue(name).search(said) for name in ("advice", "own_label", "speaker")):
             weight += opens
             asked_after |= not opens
     return weight + (weight and asked_after)
+
+
+def is_short(shown: str, sentences: Sequence[Sentence]) -> bool:
+    """Tell if a message is a line of one or two sentences without quotation marks: people seldom paste that little."""
+    one_line = "\n" not in shown.strip() and HIDDEN_LETTER not in shown and len(shown) <= MAX_SHORT_CHARACTERS
+    return one_line and len(sentences) <= MAX_SHORT_SENTENCES
+
+
+def is_own_note(shown: str, label: str, sentences: Sequence[Sentence]) -> bool:
+    """Tell if a short message has a label of the speaker: "new number: …". A text of others speaks of its "I"."""
+    said = shown[shown.find(label) + len(label) :]
+    if not is_short(shown, sentences) or "?" in said or cue("speaker").search(said) or cue("first_person").search(said):
+        return False
+    return not any(cue(name).search(label) for name in ("textual", "hint", "named", "third_person", "known_person"))
 
 
 def _has_verb(said: str) -> bool:
@@ -78,7 +93,7 @@ def asks_about_unseen(shown: str) -> bool:
     return any(cue("unseen").search(line) and not cue("speaker").search(line) for line in edges)
 
 
-def _find_labelled(shown: str) -> Iterator[Span]:
+def _find_labelled(shown: str, sentences: Sequence[Sentence]) -> Iterator[Span]:
     """Yield what follows a label such as "Riddle:", unless the speaker labels own statements."""
     labelled = 0
     for match in _LEAD.finditer(shown):
@@ -89,7 +104,7 @@ def _find_labelled(shown: str) -> Iterator[Span]:
             continue
         about = lead if match["rest"] else _EARLIER_CLAUSES.sub("", lead)
         own = any(cue(name).search(about) for name in ("self", "own_label", "remark"))
-        if own and not cue("known_person").search(lead):
+        if (own and not cue("known_person").search(lead)) or is_own_note(shown, lead, sentences):
             continue
         end = _PARAGRAPH_END.search(shown, match.end()) if match["rest"] else None
         labelled = end.start() if end else len(shown)

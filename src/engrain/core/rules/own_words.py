@@ -14,6 +14,8 @@ from engrain.core.rules.frames import (
     asks_about_unseen,
     cue,
     find_framed,
+    is_own_note,
+    is_short,
     shape,
     weigh_frame,
 )
@@ -68,7 +70,10 @@ _NUMBERED = re.compile(r"[.!?:;] \d{1,2}[.)] ")  # the clauses of a form
 _COLON = re.compile(r":(?=\s)|(?<=\s)(?:[-=]+>|[-–—]+)(?=\s)")
 _POINTING = re.compile(r"\W*(?:this|that)\b", re.IGNORECASE)
 # A label before a statement: "Old proverb: …", or a title over it.
-_LABEL = re.compile(r"[^\w\n]*+(?P<label>\w[^\n:.!?—–]{1,79}?)(?:: ?| ?[—–] ?| - |[ \t]*\n[ \t]*\n)")
+_LABEL = re.compile(
+    r"[^\w\n]*+(?P<label>\w(?:[^\n:.!?—–]|(?<=\d)[:–](?=\d)){1,79}?)"
+    r"(?::(?!\d|:|//) ?|(?<!\d)[—–] ?| [—–] ?| - |[ \t]*\n[ \t]*\n)"
+)
 _QUOTED_WORDS = re.compile(
     r"`[^`\n]{1,400}`|(?<!\w)\"(?=\S)[^\"]{1,2000}\"|\"[^\"\n]{1,600}\"|“[^”]{1,2000}”|„[^“”\"]{1,2000}[“”\"]|«[^»]{1,2000}»|‘[^’\n]{1,600}’(?!\w)"
     r"|\[(?=(?:[^\[\]\s]{1,40}\s){3})[^\[\]\n]{12,2000}\]"
@@ -251,13 +256,20 @@ def weigh_doubt(shown: str, sentences: Sequence[Sentence], stated: Sequence[Span
     )
     before = [shown[max(0, shown.rfind("\n", 0, start) + 1) : start] for start, _ in stated]
     labels = [match["label"] for one in (*before, shown) if (match := _LABEL.match(one))]
-    return weight + any(not cue("personal").search(one) and not cue("own_label").search(one) for one in labels)
+    return weight + any(not _is_own_label(shown, one, sentences) for one in labels)
+
+
+def _is_own_label(shown: str, label: str, sentences: Sequence[Sentence]) -> bool:
+    known = cue("personal").search(label) or cue("own_label").search(label)
+    return known is not None or is_own_note(shown, label, sentences)
 
 
 def _find_hidden(text: str, shown: str) -> Iterator[Span]:
-    """Yield the parts that are quoted or have the shape of a pasted text, unless they are short."""
+    """Yield the parts that are quoted or have the shape of a pasted text, unless they are short or a line of code."""
     for match in _HIDDEN.finditer(shown):
         said = text[match.start() : match.end()]
+        if shown.startswith("`", match.start() - 1) and not cue("speaker").search(said):
+            continue
         if len(said) - said.count(" ") - said.count("\n") >= _MIN_OTHERS_CHARACTERS:
             yield match.span()
 
@@ -371,12 +383,17 @@ def _is_doubtful(shown: str, sentences: Sequence[Sentence]) -> bool:
     if len(shown.strip()) > MAX_EARNEST_CHARACTERS or is_prompt_injection(shown):
         return True
     if len(_NUMBERED.findall(shown)) > 1 or any(
-        pattern.search(shown) for pattern in (_RULE_LINE, _SPEAKER_LINE, _ROLE_LINE, shape("sign_off"), _UNCLOSED_QUOTE)
+        pattern.search(shown) for pattern in (_RULE_LINE, _ROLE_LINE, shape("sign_off"), _UNCLOSED_QUOTE)
     ):
+        return True
+    spoken = _SPEAKER_LINE.search(shown)
+    if spoken and not is_own_note(shown, spoken[0].partition(":")[0], sentences):
         return True
     said = [shown[one.start : one.end] for one in sentences]
     if any(cue(name).search(one[:_MAX_CUE_CHARACTERS]) for name in ("forward", "colon", "backward") for one in said):
         return True
+    if is_short(shown, sentences):
+        return False
     impersonal = [
         one
         for one, sentence in zip(said, sentences, strict=True)
