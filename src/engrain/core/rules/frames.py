@@ -25,6 +25,7 @@ _LEAD = re.compile(
     re.MULTILINE,
 )
 _EARLIER_CLAUSES = re.compile(r"^(?:.*[,;]\s*)?(?:(?:so|and|but|then)\s)?")
+_CODE = re.compile(r"`[^`\n]*`")
 _LETTER = re.compile(r"[^\W\d_]")
 _CAPITALS, _SMALL, _MIN_CAPITAL_WORDS = re.compile(r"[A-ZÀ-Þ]{2,}"), re.compile(r"[a-zà-ÿ]"), 3
 _PARAGRAPH_END = re.compile(r"\n[ \t]*\n|\Z")
@@ -43,14 +44,15 @@ def find_framed(shown: str, sentences: Sequence[Sentence]) -> Iterator[Span]:
     yield from _find_capitals(shown, sentences)
 
 
-def weigh_frame(shown: str, sentences: Sequence[Sentence], stated: Sequence[Span]) -> int:
+def weigh_frame(shown: str, sentences: Sequence[Sentence], stated: Sequence[Span], *, short: bool) -> int:
     """Weigh how much the sentences around statements speak of a text: 0 not at all, 2 or more surely.
 
     A sentence of the speaker about himself, a request for advice or a courtesy weighs nothing. A title, an order or a
     question before the statements weighs 1, and 2 if it names a kind of text. A question behind them only adds to that.
+    In a `short` message a remark before the statements weighs nothing: "sick of their app. moved to Komoot".
     """
     first = min((start for start, _ in stated), default=0)
-    weight, asked_after, short = 0, 0, is_short(shown, sentences)
+    weight = asked_after = 0
     for sentence in sentences:
         said = shown[sentence.start : sentence.end][:_MAX_CUE_CHARACTERS]
         if shown[sentence.end : sentence.end + 1] == "!" or HIDDEN_LETTER in said or cue("self").search(said):
@@ -60,9 +62,10 @@ def weigh_frame(shown: str, sentences: Sequence[Sentence], stated: Sequence[Span
         if not _LETTER.search(said):
             continue
         opens, bare = sentence.end <= first, sentence.is_question or not _has_verb(said)
+        told = short and not sentence.is_question
         if (opens or bare) and cue("textual").search(said):
-            weight += 0 if short and not bare else 2
-        elif bare and not (short and not sentence.is_question) and not any(cue(name).search(said) for name in ("advice", "own_label", "speaker")):
+            weight += 0 if told and not bare and not cue("copula").search(said) else 2
+        elif bare and not told and not any(cue(name).search(said) for name in ("advice", "own_label", "speaker")):
             weight += opens
             asked_after |= not opens
     return weight + (weight and asked_after)
@@ -70,8 +73,9 @@ def weigh_frame(shown: str, sentences: Sequence[Sentence], stated: Sequence[Span
 
 def is_short(shown: str, sentences: Sequence[Sentence]) -> bool:
     """Tell if a message is a line of one or two sentences without quotation marks: people seldom paste that little."""
-    one_line = "\n" not in shown.strip() and HIDDEN_LETTER not in shown and len(shown) <= MAX_SHORT_CHARACTERS
-    return one_line and len(sentences) <= MAX_SHORT_SENTENCES
+    if len(shown) > MAX_SHORT_CHARACTERS or len(sentences) > MAX_SHORT_SENTENCES or "\n" in shown.strip():
+        return False
+    return HIDDEN_LETTER not in _CODE.sub("", shown)
 
 
 def is_own_note(shown: str, label: str, sentences: Sequence[Sentence]) -> bool:
@@ -79,7 +83,9 @@ def is_own_note(shown: str, label: str, sentences: Sequence[Sentence]) -> bool:
     said = shown[shown.find(label) + len(label) :]
     if not is_short(shown, sentences) or "?" in said or cue("speaker").search(said) or cue("first_person").search(said):
         return False
-    return not any(cue(name).search(label) for name in ("textual", "hint", "named", "third_person", "known_person"))
+    return cue("own_text").search(label) is not None or not any(
+        cue(name).search(label) for name in ("textual", "hint", "named")
+    )
 
 
 def _has_verb(said: str) -> bool:

@@ -123,7 +123,10 @@ class Doubt:
     ) -> None:
         """`shown` is the text without pasted words, `others` are the spans of others: None if it speaks of no text."""
         self._shown, self._sentences, self._stated = shown, sentences, stated
-        self.weight = weigh_doubt(shown, sentences, stated) if stated else 0
+        short = is_short(shown, sentences)
+        self.weight = weigh_doubt(shown, sentences, stated, short=short) if stated else 0
+        # A short message is its speaker's own, but a title before a statement must not fill a slot.
+        self.titled = short and not self.weight and bool(stated) and weigh_doubt(shown, sentences, stated) > 0
         foreign = [] if others is None else merge_spans([*others, *_find_hidden(text, shown)])
         self._unsure = int(bool(foreign) or (others is not None and _is_doubtful(shown, sentences)))
         self._lead = _find_lead_end(shown, foreign[0][0]) if foreign else 0
@@ -161,7 +164,7 @@ def find_own_words(text: str, before: Sequence[tuple[str, str]] = ()) -> OwnWord
     stated = [(one.start, one.end) for one in sentences if cue("speaker").match(shown, one.start, one.end)]
     doubt = Doubt(text, sentences, stated, shown, others if mixed else None)
     others = merge_spans([*others, *(span for span in stated if doubt.weigh(*span) > MAX_DOUBT)])
-    return OwnWords("".join(_blank_spans(shown, others)), mixed or doubt.weight > 0)
+    return OwnWords("".join(_blank_spans(shown, others)), mixed or doubt.weight > 0 or doubt.titled)
 
 
 def drop_pasted(text: str) -> str:
@@ -241,11 +244,14 @@ def find_announced(text: str, shown: str, before: Sequence[tuple[str, str]] = ()
     return merge_spans(_keep_aside(text, shown, spans)), mixed
 
 
-def weigh_doubt(shown: str, sentences: Sequence[Sentence], stated: Sequence[Span]) -> int:
-    """Weigh the signs around statements that somebody else made them: 0 none, 1 doubtful, 2 or more surely."""
+def weigh_doubt(shown: str, sentences: Sequence[Sentence], stated: Sequence[Span], *, short: bool = False) -> int:
+    """Weigh the signs around statements that somebody else made them: 0 none, 1 doubtful, 2 or more surely.
+
+    The labels and remarks of a `short` message are no sign.
+    """
     edges = [0, *(edge for span in merge_spans(list(stated)) for edge in span), len(shown)]
     around = [shown[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
-    weight = weigh_frame(shown, sentences, stated)
+    weight = weigh_frame(shown, sentences, stated, short=short)
     # After a statement "the report goes to Carla" tells more; "is the report fine?" asks about it.
     naming = (*around[:-1], *(one for one in around[-1:] if "?" in one or _POINTING.match(one)))
     weight += (
@@ -256,12 +262,8 @@ def weigh_doubt(shown: str, sentences: Sequence[Sentence], stated: Sequence[Span
     )
     before = [shown[max(0, shown.rfind("\n", 0, start) + 1) : start] for start, _ in stated]
     labels = [match["label"] for one in (*before, shown) if (match := _LABEL.match(one))]
-    return weight + any(not _is_own_label(shown, one, sentences) for one in labels)
-
-
-def _is_own_label(shown: str, label: str, sentences: Sequence[Sentence]) -> bool:
-    known = cue("personal").search(label) or cue("own_label").search(label)
-    return known is not None or is_own_note(shown, label, sentences)
+    titles = [one for one in labels if not cue("personal").search(one) and not cue("own_label").search(one)]
+    return weight + any(not (short and is_own_note(shown, one, sentences)) for one in titles)
 
 
 def _find_hidden(text: str, shown: str) -> Iterator[Span]:
@@ -315,7 +317,7 @@ def _find_after_cues(text: str, shown: str, sentences: Sequence[Sentence]) -> It
     for sentence in sentences:
         whole = shown[sentence.start : sentence.end + 2][:_MAX_CUE_CHARACTERS]
         said = whole[: sentence.end - sentence.start]
-        colon = cue("colon").search(whole)
+        colon = _find_announcing_colon(whole, shown, sentences)
         ahead = cue("forward").search(said)
         if ahead is None and _LINE_END.match(shown, sentence.end):
             ahead = cue("mentioned").search(said)
@@ -333,6 +335,13 @@ def _find_after_cues(text: str, shown: str, sentences: Sequence[Sentence]) -> It
         if following and following["block"] is None:
             yield start, len(shown)
             return
+
+
+def _find_announcing_colon(said: str, shown: str, sentences: Sequence[Sentence]) -> re.Match[str] | None:
+    """Return the colon before a text of others. A note of the speaker such as "cost review: …" has none."""
+    colon = cue("colon").search(said)
+    own = colon and cue("own_text").search(label := said[: colon.end() - 1]) and is_own_note(shown, label, sentences)
+    return None if own else colon
 
 
 def _find_before_cues(shown: str, sentences: Sequence[Sentence]) -> Iterator[Span]:
@@ -390,9 +399,13 @@ def _is_doubtful(shown: str, sentences: Sequence[Sentence]) -> bool:
     if spoken and not is_own_note(shown, spoken[0].partition(":")[0], sentences):
         return True
     said = [shown[one.start : one.end] for one in sentences]
-    if any(cue(name).search(one[:_MAX_CUE_CHARACTERS]) for name in ("forward", "colon", "backward") for one in said):
+    short = is_short(shown, sentences)
+    asked = [one[:_MAX_CUE_CHARACTERS] for one in said if not (short and cue("standing").search(one))]
+    if any(cue(name).search(one) for name in ("forward", "backward") for one in asked):
         return True
-    if is_short(shown, sentences):
+    if any(_find_announcing_colon(one[:_MAX_CUE_CHARACTERS], shown, sentences) for one in said):
+        return True
+    if short:
         return False
     impersonal = [
         one
