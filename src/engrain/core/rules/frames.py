@@ -80,8 +80,10 @@ def is_short(shown: str, sentences: Sequence[Sentence]) -> bool:
 
 def is_own_note(shown: str, label: str, sentences: Sequence[Sentence]) -> bool:
     """Tell if a short message has a label of the speaker: "new number: …". A text of others speaks of its "I"."""
+    if not is_short(shown, sentences):
+        return False
     said = shown[shown.find(label) + len(label) :]
-    if not is_short(shown, sentences) or "?" in said or cue("speaker").search(said) or cue("first_person").search(said):
+    if "?" in said or cue("speaker").search(said) or cue("first_person").search(said):
         return False
     return cue("own_text").search(label) is not None or not any(
         cue(name).search(label) for name in ("textual", "hint", "named")
