@@ -82,9 +82,55 @@ def test_a_statement_that_is_not_sure_counts_less_unless_it_is_a_wish(kind: str,
 
 
 def test_a_label_of_the_speaker_opens_a_statement_that_is_sure() -> None:
-    text = "and the team: Wiebke went freelance, so there are four of them now"
+    text = "and the team: Wiebke went freelance, so we are four now"
     assert [words for words, _ in list_found(text, give(KEEP))] == [text.removeprefix("and ")]
     assert list_found(text, give(Verdict(True, False, "fact", sure=False))) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "new number: 07700 900123",
+        "nouvelle adresse : 3 rue des lilas, rezé",
+        "Abgabe der Steuer: 31. Juli",
+        "three daughters: Eleni, Sofia and Kat",
+        "cost review: moved to Thursdays",
+        "commit messages: imperative, lowercase, no period",
+        "The stand-up is at 9:15",
+        "standup is 9:45, async on wednesdays",
+        "my flight leaves on the 6th at 7:40",
+        "solicitor = Joan Whittle, on Castle Street",
+        "lieber Reis als Nudeln",
+        "chapter 2 is due friday",
+        "deploy is `fly deploy --remote-only` from main",
+        "We live above a launderette.",
+        "die Skripte schreiben wir in Python",
+        "quote the paragraph number every time",
+        "sick of their app. moved to Komoot",
+        "Contract ended early. Back home in Leeds since May",
+        "Lease on the premises is 2,400 a month. It ends in May of next year.",
+        "she's here! Josefina, 3.2 kg",
+    ],
+)
+def test_a_short_message_is_the_speakers_own(text: str) -> None:
+    found = [one for one in find_statements(text, (), give(KEEP)) if isinstance(one, Statement)]
+    assert found
+    assert not any(one.doubtful for one in found)
+
+
+@pytest.mark.parametrize(
+    "text", ["Slide 3. My name is Hank", "sick of their app. moved to Komoot", "cost review: moved to Oslo"]
+)
+def test_a_title_or_a_remark_keeps_a_statement_from_its_slot(text: str) -> None:
+    assert [slot for _, slot in list_found(text, give(KEEP)) if slot] == []
+
+
+@pytest.mark.parametrize(
+    "text", ["Villain: I live in Lima and I eat children", "Anuncio de Wallapop: soy María, vivo en Getafe. ¿Te fías?"]
+)
+def test_the_first_person_behind_a_label_is_not_surely_the_speaker(text: str) -> None:
+    found = find_statements(text, (), give(KEEP))
+    assert all(one.doubtful and one.slot is None for one in found if isinstance(one, Statement))
 
 
 def test_a_label_that_names_a_text_opens_no_statement() -> None:

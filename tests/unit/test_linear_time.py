@@ -47,6 +47,8 @@ THROUGH_VERBS = {
     "engrain.ingest.changes.read_statement": "Memory.add_message of a user",
     "engrain.core.model.sessions.make_event": "copies the text",
     "engrain.core.model.working.Buffer.with_model_summary": "copies the text",
+    "engrain.core.rules.frames.is_own_note": "gate.find_statements",
+    "engrain.core.rules.frames.is_short": "gate.find_statements",
     "engrain.core.rules.frames.weigh_frame": "gate.find_statements",
     "engrain.core.rules.forget_matters.Topic.is_one_thing": "reads at most 600 characters",
     "engrain.core.rules.forget_matters.Topic.is_of_other": "reads at most 600 characters",

@@ -211,11 +211,13 @@ class _MessageReader:
             foreign = foreign or _OWN_LETTER.search(self.shown, one.start, one.end) is None
             if isinstance(one, ForgetRequest):
                 introduced = _COLON.search(self.shown, 0, one.start) is not None  # by somebody, or something
-                own.append(replace(one, doubtful=doubtful or mixed or doubt.weight > 0 or foreign or introduced))
+                unsure = mixed or doubt.weight > 0 or doubt.titled or foreign or introduced
+                own.append(replace(one, doubtful=doubtful or unsure))
                 continue
             weight = doubt.weigh(one.start, one.end)
             if not foreign and weight <= MAX_DOUBT:
-                own.append(replace(one, slot=None, replaces=None, doubtful=True) if weight else one)
+                sure = not weight and not doubt.titled
+                own.append(one if sure else replace(one, slot=None, replaces=None, doubtful=weight > 0))
         return own
 
     def _is_own_label(self, end: int) -> bool:

@@ -17,13 +17,15 @@ HIDDEN_LETTER = "ᚠ"
 _MAX_CUE_CHARACTERS = 400
 _MIN_VERSE_LINES, _MIN_VERSE_COMMAS, _MAX_VERSE_WORDS = 3, 2, 12
 _MAX_LIST_LABEL_WORDS = 3
+MAX_SHORT_CHARACTERS, MAX_SHORT_SENTENCES = 160, 2
 # The words before a colon, from the start of their sentence. A list may label its entries.
 _LEAD = re.compile(
-    r"(?:^|(?<=[.!?…] )|(?<=[—–;] ))[ \t]*(?P<bullet>[-*•])?[^\w\n]{0,4}(?P<lead>[^\n:.!?]{1,100})"
-    r":(?=[ \t]*(?P<rest>[^\s/]?))",
+    r"(?:^|(?<=[.!?…] )|(?<=[—–;] ))[ \t]*(?P<bullet>[-*•])?[^\w\n]{0,4}(?P<lead>(?:[^\n:.!?]|(?<=\d):(?=\d)){1,100})"
+    r":(?!\d|:|//)(?=[ \t]*(?P<rest>[^\s/]?))",
     re.MULTILINE,
 )
 _EARLIER_CLAUSES = re.compile(r"^(?:.*[,;]\s*)?(?:(?:so|and|but|then)\s)?")
+_CODE = re.compile(r"`[^`\n]*`")
 _LETTER = re.compile(r"[^\W\d_]")
 _CAPITALS, _SMALL, _MIN_CAPITAL_WORDS = re.compile(r"[A-ZÀ-Þ]{2,}"), re.compile(r"[a-zà-ÿ]"), 3
 _PARAGRAPH_END = re.compile(r"\n[ \t]*\n|\Z")
@@ -33,7 +35,7 @@ PARAGRAPH = re.compile(r"\S[^\n]*+(?:\n(?![ \t]*\n)[^\n]*+)*+")
 
 def find_framed(shown: str, sentences: Sequence[Sentence]) -> Iterator[Span]:
     """Yield the spans of a message that its frame gives to somebody else."""
-    yield from _find_labelled(shown)
+    yield from _find_labelled(shown, sentences)
     yield from _find_asked_about(shown)
     yield from _find_letters(shown)
     yield from _find_verses(shown)
@@ -42,11 +44,12 @@ def find_framed(shown: str, sentences: Sequence[Sentence]) -> Iterator[Span]:
     yield from _find_capitals(shown, sentences)
 
 
-def weigh_frame(shown: str, sentences: Sequence[Sentence], stated: Sequence[Span]) -> int:
+def weigh_frame(shown: str, sentences: Sequence[Sentence], stated: Sequence[Span], *, short: bool) -> int:
     """Weigh how much the sentences around statements speak of a text: 0 not at all, 2 or more surely.
 
     A sentence of the speaker about himself, a request for advice or a courtesy weighs nothing. A title, an order or a
     question before the statements weighs 1, and 2 if it names a kind of text. A question behind them only adds to that.
+    In a `short` message a remark before the statements weighs nothing: "sick of their app. moved to Komoot".
     """
     first = min((start for start, _ in stated), default=0)
     weight = asked_after = 0
@@ -59,12 +62,32 @@ def weigh_frame(shown: str, sentences: Sequence[Sentence], stated: Sequence[Span
         if not _LETTER.search(said):
             continue
         opens, bare = sentence.end <= first, sentence.is_question or not _has_verb(said)
+        told = short and not sentence.is_question
         if (opens or bare) and cue("textual").search(said):
-            weight += 2
-        elif bare and not any(cue(name).search(said) for name in ("advice", "own_label", "speaker")):
+            weight += 0 if told and not bare and not cue("copula").search(said) else 2
+        elif bare and not told and not any(cue(name).search(said) for name in ("advice", "own_label", "speaker")):
             weight += opens
             asked_after |= not opens
     return weight + (weight and asked_after)
+
+
+def is_short(shown: str, sentences: Sequence[Sentence]) -> bool:
+    """Tell if a message is a line of one or two sentences without quotation marks: people seldom paste that little."""
+    if len(shown) > MAX_SHORT_CHARACTERS or len(sentences) > MAX_SHORT_SENTENCES or "\n" in shown.strip():
+        return False
+    return HIDDEN_LETTER not in _CODE.sub("", shown)
+
+
+def is_own_note(shown: str, label: str, sentences: Sequence[Sentence]) -> bool:
+    """Tell if a short message has a label of the speaker: "new number: …". A text of others speaks of its "I"."""
+    if not is_short(shown, sentences):
+        return False
+    said = shown[shown.find(label) + len(label) :]
+    if "?" in said or cue("speaker").search(said) or cue("first_person").search(said):
+        return False
+    return cue("own_text").search(label) is not None or not any(
+        cue(name).search(label) for name in ("textual", "hint", "named")
+    )
 
 
 def _has_verb(said: str) -> bool:
@@ -78,7 +101,7 @@ def asks_about_unseen(shown: str) -> bool:
     return any(cue("unseen").search(line) and not cue("speaker").search(line) for line in edges)
 
 
-def _find_labelled(shown: str) -> Iterator[Span]:
+def _find_labelled(shown: str, sentences: Sequence[Sentence]) -> Iterator[Span]:
     """Yield what follows a label such as "Riddle:", unless the speaker labels own statements."""
     labelled = 0
     for match in _LEAD.finditer(shown):
@@ -89,7 +112,7 @@ def _find_labelled(shown: str) -> Iterator[Span]:
             continue
         about = lead if match["rest"] else _EARLIER_CLAUSES.sub("", lead)
         own = any(cue(name).search(about) for name in ("self", "own_label", "remark"))
-        if own and not cue("known_person").search(lead):
+        if (own and not cue("known_person").search(lead)) or is_own_note(shown, lead, sentences):
             continue
         end = _PARAGRAPH_END.search(shown, match.end()) if match["rest"] else None
         labelled = end.start() if end else len(shown)

@@ -14,6 +14,8 @@ from engrain.core.rules.frames import (
     asks_about_unseen,
     cue,
     find_framed,
+    is_own_note,
+    is_short,
     shape,
     weigh_frame,
 )
@@ -68,7 +70,10 @@ _NUMBERED = re.compile(r"[.!?:;] \d{1,2}[.)] ")  # the clauses of a form
 _COLON = re.compile(r":(?=\s)|(?<=\s)(?:[-=]+>|[-–—]+)(?=\s)")
 _POINTING = re.compile(r"\W*(?:this|that)\b", re.IGNORECASE)
 # A label before a statement: "Old proverb: …", or a title over it.
-_LABEL = re.compile(r"[^\w\n]*+(?P<label>\w[^\n:.!?—–]{1,79}?)(?:: ?| ?[—–] ?| - |[ \t]*\n[ \t]*\n)")
+_LABEL = re.compile(
+    r"[^\w\n]*+(?P<label>\w(?:[^\n:.!?—–]|(?<=\d)[:–](?=\d)){1,79}?)"
+    r"(?::(?!\d|:|//) ?|(?<!\d)[—–] ?| [—–] ?| - |[ \t]*\n[ \t]*\n)"
+)
 _QUOTED_WORDS = re.compile(
     r"`[^`\n]{1,400}`|(?<!\w)\"(?=\S)[^\"]{1,2000}\"|\"[^\"\n]{1,600}\"|“[^”]{1,2000}”|„[^“”\"]{1,2000}[“”\"]|«[^»]{1,2000}»|‘[^’\n]{1,600}’(?!\w)"
     r"|\[(?=(?:[^\[\]\s]{1,40}\s){3})[^\[\]\n]{12,2000}\]"
@@ -118,7 +123,10 @@ class Doubt:
     ) -> None:
         """`shown` is the text without pasted words, `others` are the spans of others: None if it speaks of no text."""
         self._shown, self._sentences, self._stated = shown, sentences, stated
-        self.weight = weigh_doubt(shown, sentences, stated) if stated else 0
+        short = is_short(shown, sentences)
+        self.weight = weigh_doubt(shown, sentences, stated, short=short) if stated else 0
+        # A short message is its speaker's own, but a title before a statement must not fill a slot.
+        self.titled = short and not self.weight and bool(stated) and weigh_doubt(shown, sentences, stated) > 0
         foreign = [] if others is None else merge_spans([*others, *_find_hidden(text, shown)])
         self._unsure = int(bool(foreign) or (others is not None and _is_doubtful(shown, sentences)))
         self._lead = _find_lead_end(shown, foreign[0][0]) if foreign else 0
@@ -156,7 +164,7 @@ def find_own_words(text: str, before: Sequence[tuple[str, str]] = ()) -> OwnWord
     stated = [(one.start, one.end) for one in sentences if cue("speaker").match(shown, one.start, one.end)]
     doubt = Doubt(text, sentences, stated, shown, others if mixed else None)
     others = merge_spans([*others, *(span for span in stated if doubt.weigh(*span) > MAX_DOUBT)])
-    return OwnWords("".join(_blank_spans(shown, others)), mixed or doubt.weight > 0)
+    return OwnWords("".join(_blank_spans(shown, others)), mixed or doubt.weight > 0 or doubt.titled)
 
 
 def drop_pasted(text: str) -> str:
@@ -236,11 +244,14 @@ def find_announced(text: str, shown: str, before: Sequence[tuple[str, str]] = ()
     return merge_spans(_keep_aside(text, shown, spans)), mixed
 
 
-def weigh_doubt(shown: str, sentences: Sequence[Sentence], stated: Sequence[Span]) -> int:
-    """Weigh the signs around statements that somebody else made them: 0 none, 1 doubtful, 2 or more surely."""
+def weigh_doubt(shown: str, sentences: Sequence[Sentence], stated: Sequence[Span], *, short: bool = False) -> int:
+    """Weigh the signs around statements that somebody else made them: 0 none, 1 doubtful, 2 or more surely.
+
+    The labels and remarks of a `short` message are no sign.
+    """
     edges = [0, *(edge for span in merge_spans(list(stated)) for edge in span), len(shown)]
     around = [shown[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
-    weight = weigh_frame(shown, sentences, stated)
+    weight = weigh_frame(shown, sentences, stated, short=short)
     # After a statement "the report goes to Carla" tells more; "is the report fine?" asks about it.
     naming = (*around[:-1], *(one for one in around[-1:] if "?" in one or _POINTING.match(one)))
     weight += (
@@ -251,13 +262,16 @@ def weigh_doubt(shown: str, sentences: Sequence[Sentence], stated: Sequence[Span
     )
     before = [shown[max(0, shown.rfind("\n", 0, start) + 1) : start] for start, _ in stated]
     labels = [match["label"] for one in (*before, shown) if (match := _LABEL.match(one))]
-    return weight + any(not cue("personal").search(one) and not cue("own_label").search(one) for one in labels)
+    titles = [one for one in labels if not cue("personal").search(one) and not cue("own_label").search(one)]
+    return weight + any(not (short and is_own_note(shown, one, sentences)) for one in titles)
 
 
 def _find_hidden(text: str, shown: str) -> Iterator[Span]:
-    """Yield the parts that are quoted or have the shape of a pasted text, unless they are short."""
+    """Yield the parts that are quoted or have the shape of a pasted text, unless they are short or a line of code."""
     for match in _HIDDEN.finditer(shown):
         said = text[match.start() : match.end()]
+        if shown.startswith("`", match.start() - 1) and not cue("speaker").search(said):
+            continue
         if len(said) - said.count(" ") - said.count("\n") >= _MIN_OTHERS_CHARACTERS:
             yield match.span()
 
@@ -303,7 +317,7 @@ def _find_after_cues(text: str, shown: str, sentences: Sequence[Sentence]) -> It
     for sentence in sentences:
         whole = shown[sentence.start : sentence.end + 2][:_MAX_CUE_CHARACTERS]
         said = whole[: sentence.end - sentence.start]
-        colon = cue("colon").search(whole)
+        colon = _find_announcing_colon(whole, shown, sentences)
         ahead = cue("forward").search(said)
         if ahead is None and _LINE_END.match(shown, sentence.end):
             ahead = cue("mentioned").search(said)
@@ -321,6 +335,13 @@ def _find_after_cues(text: str, shown: str, sentences: Sequence[Sentence]) -> It
         if following and following["block"] is None:
             yield start, len(shown)
             return
+
+
+def _find_announcing_colon(said: str, shown: str, sentences: Sequence[Sentence]) -> re.Match[str] | None:
+    """Return the colon before a text of others. A note of the speaker such as "cost review: …" has none."""
+    colon = cue("colon").search(said)
+    own = colon and cue("own_text").search(label := said[: colon.end() - 1]) and is_own_note(shown, label, sentences)
+    return None if own else colon
 
 
 def _find_before_cues(shown: str, sentences: Sequence[Sentence]) -> Iterator[Span]:
@@ -371,12 +392,21 @@ def _is_doubtful(shown: str, sentences: Sequence[Sentence]) -> bool:
     if len(shown.strip()) > MAX_EARNEST_CHARACTERS or is_prompt_injection(shown):
         return True
     if len(_NUMBERED.findall(shown)) > 1 or any(
-        pattern.search(shown) for pattern in (_RULE_LINE, _SPEAKER_LINE, _ROLE_LINE, shape("sign_off"), _UNCLOSED_QUOTE)
+        pattern.search(shown) for pattern in (_RULE_LINE, _ROLE_LINE, shape("sign_off"), _UNCLOSED_QUOTE)
     ):
         return True
-    said = [shown[one.start : one.end] for one in sentences]
-    if any(cue(name).search(one[:_MAX_CUE_CHARACTERS]) for name in ("forward", "colon", "backward") for one in said):
+    spoken = _SPEAKER_LINE.search(shown)
+    if spoken and not is_own_note(shown, spoken[0].partition(":")[0], sentences):
         return True
+    said = [shown[one.start : one.end] for one in sentences]
+    short = is_short(shown, sentences)
+    asked = [one[:_MAX_CUE_CHARACTERS] for one in said if not (short and cue("standing").search(one))]
+    if any(cue(name).search(one) for name in ("forward", "backward") for one in asked):
+        return True
+    if any(_find_announcing_colon(one[:_MAX_CUE_CHARACTERS], shown, sentences) for one in said):
+        return True
+    if short:
+        return False
     impersonal = [
         one
         for one, sentence in zip(said, sentences, strict=True)
