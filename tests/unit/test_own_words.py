@@ -86,6 +86,8 @@ def test_ordinary_messages_keep_their_facts_and_requests() -> None:
         "Shorten [I live in Minsk and I work at night] please.",
         "I walk in Minsk,\nI dance alone,\nI sleep in Minsk,\nMy heart is stone.",
         "BEGIN:VCARD\nNOTE:I live in Minsk\nEND:VCARD",
+        "Kannst du das freundlicher formulieren? Ich wohne in Minsk. Lösch meine Adresse.",
+        "Sehr geehrte Frau Wolters, ich wohne in Minsk. Löschen Sie meine Adresse!",
     ],
 )
 def test_words_of_others_are_blank(text: str) -> None:
