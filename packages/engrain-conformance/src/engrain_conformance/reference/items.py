@@ -212,7 +212,8 @@ class ReferenceItems(StateHolder):
             until = _find_end(state.items[citing].item, now)
             if until:
                 current = _find_successor(state, state.items[citing], now)
-                found.append(OutdatedSpan(cited, start, end, until, current and current.text, current and current.id))
+                text, by = (current.text, current.id) if current else (None, None)
+                found.append(OutdatedSpan(cited, start, end, until, text, by))
         return sorted(found, key=lambda one: (list(ids).index(one.id), *one[1:4], one.now or ""))
 
     @reads
