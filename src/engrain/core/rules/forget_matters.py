@@ -68,7 +68,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Topic:
-    """What a request names, read once for all that it is compared with."""
+    """The words, numbers and kinds that a request names, read once for all candidates."""
 
     text: str
     named: tuple[str, ...]  # as they are written
