@@ -316,6 +316,41 @@ def test_a_run_that_died_is_completed_by_the_next_one_that_opens(
     assert found(store.parent) == {}
 
 
+def test_closing_a_store_waits_for_the_erasure_that_it_resumes(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads the file by a descriptor of the store, which may be another file's once the store is closed."""
+
+    def dies(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    searching, closing, chunks = threading.Event(), threading.Event(), list[bytes]()
+
+    def read_slowly(self: SqliteErasures) -> Iterator[bytes]:
+        searching.set()
+        closing.wait(60)
+        time.sleep(0.2)  # the store is being closed
+        for chunk in read(self):
+            chunks.append(chunk)
+            yield chunk
+
+    with opened(store) as memory:
+        fill(memory)
+        monkeypatch.setattr(run, "_verify_and_finish", dies)
+        with pytest.raises(KeyboardInterrupt):
+            memory.store.erase(user="ana")
+    monkeypatch.undo()
+    read = SqliteErasures.raw
+    monkeypatch.setattr(SqliteErasures, "raw", read_slowly)
+    with opened(store) as memory:
+        assert searching.wait(60)
+        closing.set()
+    assert not any(one.name == "engrain-erase" for one in threading.enumerate())
+    assert len(chunks) == 1  # the search was interrupted, and by no error of the system
+    monkeypatch.undo()
+    with opened(store, background=False) as memory:
+        (done,) = memory.store.resume_erasures()
+        assert done.receipt
+
+
 def test_the_folders_are_known_to_whoever_goes_on(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def dies(*_: object) -> None:
         raise KeyboardInterrupt

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from engrain.core.errors import EngrainError
+from engrain.core.errors import EngrainError, StoreClosed
 from engrain.core.identity import Scope
 from engrain.core.model.results import MaintenanceReport
 from engrain.maintenance.embedding import EmbeddingWorker
@@ -41,6 +41,8 @@ class Workers:
         ready = replace(services, embedder=self.embedding.embedder, model=self._model)
         self.services = replace(ready, background=self) if enabled else ready
         self.scheduler = MaintenanceScheduler(self.services, enabled, self._maintain_all, self._catch_up)
+        self._erasing: threading.Thread | None = None
+        self._stopping = threading.Event()
 
     @cached_property
     def enrichment(self) -> EnrichmentWorker:
@@ -55,11 +57,14 @@ class Workers:
         self.scheduler.start()
 
     def stop(self) -> None:
+        self._stopping.set()
         self.scheduler.stop()
         if "enrichment" in vars(self):
             self.enrichment.stop()
         self.embedding.stop()
         self.vectors.stop()
+        if self._erasing is not None:
+            self._erasing.join()  # it reads files by descriptors that are about to be closed
 
     # The port Background
 
@@ -98,7 +103,8 @@ class Workers:
         if not self._enabled:
             _log.warning("an erasure is not complete yet. Complete it: engrain erase --resume, or resume_erasures().")
             return
-        threading.Thread(target=self._resume, name="engrain-erase", daemon=True).start()
+        self._erasing = threading.Thread(target=self._resume, name="engrain-erase", daemon=True)
+        self._erasing.start()
 
     def state(self) -> dict[str, Any]:
         return {
@@ -127,9 +133,15 @@ class Workers:
         from engrain.privacy.erase import resume_erasures
 
         try:
-            resume_erasures(self.services, _log.info)
+            resume_erasures(self.services, self._report_erasure)
         except EngrainError as exc:
             _log.warning("an erasure is still to be completed: %s", exc)
+
+    def _report_erasure(self, stage: str) -> None:
+        """Log the progress of an erasure, and interrupt it when the store is closed: it resumes at the next open."""
+        if self._stopping.is_set():
+            raise StoreClosed("the store was closed. The erasure resumes when it is opened next.")
+        _log.info(stage)
 
     def _maintain_all(self, check_lease: Callable[[], None]) -> MaintenanceReport:
         # Imported here, as most of what maintenance needs: a store opens in half the time without.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -269,7 +269,7 @@ def _verify_and_finish(services: Services, erasure: Erasure, report: Report) -> 
         if left := _count_left(erasing, erasure):
             raise _ErasurePending(f"rows are still there: {left}.")
     for _ in range(_MAX_SCANS):
-        scanned = _scan_store(erasing, erasure.prints)
+        scanned = _scan_store(erasing, erasure.prints, report)
         if not scanned["found"]:
             break
         services.items.purge()
@@ -301,8 +301,11 @@ def _purge_or_postpone(services: Services) -> None:
     )
 
 
-def _scan_store(erasing: Erasing, raw: bytes) -> dict[str, int]:
-    """Search the store's bytes for the erased data. Words that stored data of others has too do not count."""
+def _scan_store(erasing: Erasing, raw: bytes, report: Report) -> dict[str, int]:
+    """Search the store's bytes for the erased data. Words that stored data of others has too do not count.
+
+    `report` is called for each chunk, so that it can interrupt a long search.
+    """
     import numpy as np
 
     from engrain.privacy.fingerprints import find_traces, load_fingerprints
@@ -310,5 +313,11 @@ def _scan_store(erasing: Erasing, raw: bytes) -> dict[str, int]:
     if not raw:
         return {"prints": 0, "shared": 0, "bytes": 0, "found": 0}
     prints = load_fingerprints(raw)
-    found, shared, size = find_traces(prints, erasing.raw(), erasing.search_terms(None))
+
+    def read_chunks() -> Iterator[bytes]:
+        for chunk in erasing.raw():
+            report("searching the bytes of the store")
+            yield chunk
+
+    found, shared, size = find_traces(prints, read_chunks(), erasing.search_terms(None))
     return {"prints": len(prints), "shared": len(shared), "bytes": size, "found": len(np.setdiff1d(found, shared))}
