@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from engrain.core.model.items import TRUST
 from engrain.core.model.queries import BY_MEANING, BY_TRAITS, BY_WORDS, Candidates, EmbeddingModel, ItemColumns
+from engrain.core.rules.own_words import PASTED
 from engrain.core.rules.statements import CONDITION, INSTRUCTION, IS_QUESTION, NUMBER_OR_TIME, PREFERENCE
 from engrain.core.text.bm25 import compute_idf, score_bm25
 from engrain.core.text.tokenizer import hash_term, tokenize
@@ -222,6 +223,9 @@ BEST_MATCHES = 3  # tell together whether a question belongs to this memory: a s
 CLEAR_MATCH = 2.0  # a best match from which others count by their own alone
 SMALL_MEMORY_SLACK = 0.6  # how far behind the best match others count like it, in a memory of the smallest size
 NAMED_SPEAKER_BONUS = 0.5
+# A question, a remark of the assistant or somebody's pasted text seldom answers: it needs a clearer match.
+SELDOM_ANSWERS = -1.0
+FAR_LANGUAGE_LIFT = 0.7  # of a turn, where the background takes away most of the meaning
 # "I live in Quito" as a fact is Bob's alone, while a turn of Bob's may be about the one who is named.
 OTHER_SPEAKER_FACT_FACTOR = 2.8
 CALIBRATED_PASSAGES = (20, 2_000)  # sizes of memory between which relevance was calibrated
@@ -240,7 +244,7 @@ def rank(table: CandidateTable, question: Question, now: float) -> Ranking:
     features = _compute_features(table, question, now)
     names = tuple(WEIGHTS)
     parts = np.array([features[name] for name in names]) * _WEIGHT_COLUMN
-    relevance = _estimate_relevance(table, features, _flag_speakers(table.speaker, question.speakers))
+    relevance = _estimate_relevance(table, features, _flag_speakers(table.speaker, question.speakers), question)
     return Ranking(table, parts.sum(axis=0), relevance, parts.T, names)
 
 
@@ -311,7 +315,9 @@ def _compute_item_priors(items: ItemColumns, now: float) -> dict[str, Floats]:
     }
 
 
-def _estimate_relevance(table: CandidateTable, features: dict[str, Floats], named: Floats) -> Floats:
+def _estimate_relevance(
+    table: CandidateTable, features: dict[str, Floats], named: Floats, question: Question
+) -> Floats:
     """Estimate how likely each item answers the question, from its own match and this memory's best matches.
 
     A larger memory has better matches by chance, so the same match counts less there. In a small one the best few
@@ -337,8 +343,19 @@ def _estimate_relevance(table: CandidateTable, features: dict[str, Floats], name
     slack, fact_lift = (0.0, MAX_FACT_LIFT) if table.background else _ease_small_memory(crowd)
     slack *= min(max(CLEAR_MATCH - float(own.max()), 0.0), 1.0)
     logit = own + np.minimum(behind, slack) + np.minimum(lift, np.where(is_turn, MAX_TURN_LIFT, fact_lift))
+    logit += _weigh_kind_of_text(table, question) + (FAR_LANGUAGE_LIFT * is_turn if table.background else 0.0)
     probability: Floats = 1 / (1 + np.exp(-np.clip(logit, -60, 60)))
     return probability
+
+
+def _weigh_kind_of_text(table: CandidateTable, question: Question) -> Floats:
+    """Return how much less a text counts because texts of its kind seldom answer."""
+    traits = table.items.traits
+    seldom = _has_trait(traits, IS_QUESTION) + _has_trait(traits, PASTED)
+    if "about_you" not in question.asks:
+        seldom += np.asarray(table.items.role == "assistant", dtype=np.float64)
+    weighed: Floats = SELDOM_ANSWERS * seldom
+    return weighed
 
 
 def _ease_small_memory(crowd: float) -> tuple[float, float]:
