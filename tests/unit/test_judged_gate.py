@@ -53,6 +53,20 @@ def test_a_slot_holds_one_fact_and_the_other_clause_is_one_of_its_own() -> None:
     ]
 
 
+def test_clauses_with_a_subject_of_their_own_are_facts_of_their_own() -> None:
+    text = "Our Tom is a vegan, i eat everything but mushrooms - they make me ill, my sister is a coeliac"
+    assert [words for words, _ in list_found(text, give(KEEP))] == [
+        "Our Tom is a vegan",
+        "i eat everything but mushrooms - they make me ill",
+        "my sister is a coeliac",
+    ]
+    # One of them says nothing alone.
+    unsure = give(KEEP, "Tom")
+    assert [words for words, _ in list_found("Our Tom is a vegan, i had no idea", unsure)] == [
+        "Our Tom is a vegan, i had no idea"
+    ]
+
+
 def test_a_clause_beside_a_slot_is_left_out_unless_it_is_kept() -> None:
     assert list_found("I live in Oslo, and I am so tired", give(LEAVE)) == [("I live in Oslo", "user.city")]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from engrain.core.model.items import ForgetRequest, Statement
 from engrain.core.rules.frames import HIDDEN_LETTER, cue
@@ -15,7 +16,7 @@ from engrain.core.rules.statements import compile_pattern, load_statement_rules
 from engrain.core.secrets.personal import contains_secret
 from engrain.core.text.passages import Clause, Sentence, Span, split_clauses, split_sentences, trim_span
 from engrain.ingest.clause_rules import find_topic_slot, fits_slot, match_fact, match_right_value, skip_lead
-from engrain.ingest.sentence_model import Verdict, has_topic, is_fragment, join_fragments
+from engrain.ingest.sentence_model import Verdict, begins_with_own_subject, has_topic, is_fragment, join_fragments
 
 # Only the two ends of a long message are read: the middle is mostly pasted text.
 HEAD_CHARACTERS, TAIL_CHARACTERS = 4_000, 2_000
@@ -105,7 +106,32 @@ class _MessageReader:
             elif not remark:
                 found = self._apply_verdict(found, part, verdict)
             before = part
-        return found
+        return [piece for one in found for piece in self._split_statement(one, judge)]
+
+    def _split_statement(self, one: Found, judge: JudgeSentences) -> list[Found]:
+        """Split a statement into clauses that each say something lasting of a subject of their own.
+
+        "My husband is vegan, I eat anything" is two facts, so that news of one leave the other. A clause that says
+        nothing alone stays with the one before it: no word is lost.
+        """
+        if isinstance(one, ForgetRequest) or one.explicit or one.slot:
+            return [one]
+        clauses = self._split_clauses(Sentence(one.start, one.end, is_question=False))
+        loose = (clause.start for clause in clauses[1:] if not clause.connector)  # behind a comma, and nothing else
+        edges = [
+            one.start,
+            *(start for start in loose if begins_with_own_subject(self.shown[start : one.end])),
+            one.end,
+        ]
+        parts = [Sentence(left, right, is_question=False) for left, right in pairwise(edges)]
+        verdicts = judge(self.text, parts) if len(parts) > 1 else ()
+        pieces: list[Found] = []
+        for part, verdict in zip(parts, verdicts, strict=False):
+            if not verdict.keep or not verdict.sure:
+                return [one]
+            piece = self._build_statement(part.start, part.end, verdict.kind, None)
+            pieces.append(replace(piece, importance=min(piece.importance, one.importance)))
+        return pieces or [one]
 
     def _is_remark(self, part: Sentence) -> bool:
         """Tell if words only judge somebody or something that they do not name."""

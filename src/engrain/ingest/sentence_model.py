@@ -34,6 +34,7 @@ _CONTEXT_CHARACTERS = 40
 _SIGNS = ("void_both", "void_clause", "void_sentence", "passing", "reported", "own_word")
 # Words that make a sentence of its own: a subject, a verb, a question.
 _OWN_TAGS = frozenset(("i", "we", "my", "you", "they", "if", "say", "ask", "order", "like", "be", "have"))
+_OWN_SUBJECTS = ("i", "we", "my")
 _TOPIC_TAGS = frozenset(
     ("kin", "person", "pet", "day", "month", "live", "work", "body", "eat", "money", "tech", "change")
 )
@@ -79,6 +80,12 @@ def is_fragment(text: str) -> bool:
     words = _split_words(text)
     tags = {_load_tags().get(word) for word in words if word not in _PREPOSITIONS}
     return len(words) <= _MAX_FRAGMENT_WORDS and tags.isdisjoint(_OWN_TAGS)
+
+
+def begins_with_own_subject(text: str) -> bool:
+    """Tell if words begin with the speaker or somebody of theirs: "I …", "we …", "my sister …"."""
+    first = _WORD.match(text.lower().replace("’", "'"))
+    return first is not None and _load_tags().get(first[0]) in _OWN_SUBJECTS
 
 
 def has_topic(text: str) -> bool:
