@@ -49,6 +49,17 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.disable()  # collecting tests makes half a million objects, none of which goes
 
 
+def pytest_pycollect_makeitem(
+    collector: pytest.Module | pytest.Class, name: str, obj: object
+) -> list[pytest.Item] | None:
+    """Leave slow classes and functions out before their items are made: they are more than half of all."""
+    if collector.config.getoption("markexpr") != "not slow" or not name.lower().startswith("test"):
+        return None
+    marks = getattr(obj, "pytestmark", [])
+    marked = any(mark.name == "slow" for mark in (marks if isinstance(marks, list) else [marks]))
+    return [] if marked or collector.get_closest_marker("slow") else None
+
+
 def pytest_collection_finish() -> None:
     """Later collections of garbage, and children of a fork, leave the collected tests alone."""
     gc.freeze()

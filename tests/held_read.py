@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from engrain.stores.sqlite.connection import choose_engine, connect, file_uri
+from engrain.stores.sqlite.connection import connect, file_uri
 
 
 @contextmanager
 def held_read(path: Path | str) -> Iterator[None]:
     # By engrain's own engine: closing the file through another SQLite would drop the locks of this process.
-    db = connect(file_uri(Path(path), "rw"), choose_engine("auto"))
+    db = connect(file_uri(Path(path), "rw"))
     db.run("begin")
     db.rows("select count(*) from item")
     try:

@@ -33,12 +33,8 @@ def installed(name: str) -> str | None:
 
 
 def sqlite_version() -> str:
-    try:
-        import apsw
-    except ImportError:
-        import sqlite3
+    import apsw
 
-        return f"{sqlite3.sqlite_version} (Python's own)"
     return f"{apsw.sqlite_lib_version()} (apsw)"
 
 

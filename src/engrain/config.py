@@ -8,13 +8,11 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from engrain.core.errors import ConfigError, InvalidInput, NotFound, UnknownKey
 from engrain.core.model.lifecycle_settings import Policies, check_policies
 from engrain.ports.plain_files import read_plain_text
-
-SqliteEngine = Literal["auto", "apsw", "stdlib"]
 
 DEFAULT_STORE = "engrain.db"
 STORE_VARIABLE = "ENGRAIN_STORE"
@@ -47,7 +45,7 @@ class Settings:
     With `read_only` nothing is written. `count_tokens` counts the tokens of a text. A program may pass functions and
     objects where a file has names.
     `timeout` and `retries` are those of requests to an engrain server: seconds, and the attempts after the first.
-    `cache_bytes` limits the memory of search. `engine` is "auto", "apsw" or "stdlib".
+    `cache_bytes` limits the memory of search.
     """
 
     store: str = DEFAULT_STORE
@@ -64,7 +62,6 @@ class Settings:
     reranker_url: str | None = None
     reranker_timeout: float = 5
     cache_bytes: int = DEFAULT_CACHE_BYTES
-    engine: SqliteEngine = "auto"
     key: str | None = field(default=None, repr=False)
     embedder_before: Any = None
     lifecycle: Policies = field(default_factory=Policies)
@@ -81,7 +78,7 @@ class Settings:
         return None if found and scheme not in ("sqlite", "file") else Path(rest if found else scheme).expanduser()
 
 
-_STORE_FIELDS = ("episodic", "tasks", "sessions", "vectors", "cache_bytes", "engine", "read_only", "key")
+_STORE_FIELDS = ("episodic", "tasks", "sessions", "vectors", "cache_bytes", "read_only", "key")
 # The field of Settings for each key of a table.
 _TABLES: Mapping[str, Mapping[str, str]] = {
     "stores": {"default": "store", **{name: name for name in _STORE_FIELDS}},
@@ -193,6 +190,4 @@ def _check_type(path: str, table: str, key: str, value: object) -> object:
         raise ConfigError(f"{path}: dimension in [embedder] must be from 1 to {MAX_DIMENSIONS:,}, not {value!r}.")
     if key in ("timeout", "retries") and not 0 <= value <= MAX_TIMEOUT:  # type: ignore[operator]
         raise ConfigError(f"{path}: {key} in [{table}] must be from 0 to {MAX_TIMEOUT:,}, not {value!r}.")
-    if key == "engine" and value not in get_args(SqliteEngine):
-        raise ConfigError(f"{path}: engine must be one of {', '.join(get_args(SqliteEngine))}, not {value!r}.")
     return tuple(value) if isinstance(value, list) else value

@@ -188,12 +188,10 @@ def _open_store(chosen: Settings, clock: Clock, read_only: bool):  # type: ignor
     scheme, found, rest = chosen.store.partition("://")
     if not found or scheme in ("sqlite", "file"):
         from engrain.stores.sqlite import SqliteStore
-        from engrain.stores.sqlite.connection import EncryptedEngine
 
         path = rest if found else chosen.store
         where = path if path == ":memory:" else Path(path).expanduser()
-        engine = chosen.engine if chosen.key is None else EncryptedEngine(chosen.key, chosen.engine)
-        return SqliteStore(where, clock=clock, engine=engine, read_only=read_only, cache_bytes=chosen.cache_bytes)
+        return SqliteStore(where, clock=clock, key=chosen.key, read_only=read_only, cache_bytes=chosen.cache_bytes)
     if chosen.key is not None:
         raise ConfigError(f"a key encrypts an SQLite file; a {scheme} store is encrypted by its own server or disk.")
     if scheme in ("postgresql", "postgres"):

@@ -1,11 +1,9 @@
-"""The embedded store keeps every contract, through apsw and through Python's own SQLite."""
+"""The embedded store keeps every contract."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 from engrain_conformance import (
@@ -31,23 +29,17 @@ from engrain.core.identity import Scope
 from engrain.core.model.items import Vectors
 from engrain.core.model.plans import Add, Plan
 from engrain.stores.sqlite import SqliteStore, writer
-from engrain.stores.sqlite.connection import Engine
 
 Open = Callable[[], SqliteStore]
 
 
 class Sqlite:
-    engine: ClassVar[Engine] = "apsw"
-
     @pytest.fixture
     def another(self, tmp_path: Path, clock: SetClock) -> Iterator[Open]:
         opened: list[SqliteStore] = []
 
         def open_store() -> SqliteStore:
-            with warnings.catch_warnings():
-                # An older engine says that it is older; test_sqlite_files looks at that.
-                warnings.simplefilter("ignore")
-                opened.append(SqliteStore(tmp_path / "store.db", clock=clock, engine=self.engine))
+            opened.append(SqliteStore(tmp_path / "store.db", clock=clock))
             return opened[-1]
 
         yield open_store
@@ -117,49 +109,6 @@ class TestTogether(Sqlite, TransactionSuite):
 
 
 class TestMoving(Sqlite, DumpRestoreSuite):
-    pass
-
-
-class TestTogetherOfTheStandardLibrary(Sqlite, TransactionSuite):
-    """The suite whose writes touch the most tables. The others come with the long suites."""
-
-    engine = "stdlib"
-
-
-@pytest.mark.slow
-class StandardLibrary(Sqlite):
-    engine = "stdlib"
-
-
-class TestMovingOfTheStandardLibrary(StandardLibrary, DumpRestoreSuite):
-    pass
-
-
-class TestItemsOfTheStandardLibrary(StandardLibrary, ItemStoreSuite):
-    pass
-
-
-class TestVectorsOfTheStandardLibrary(StandardLibrary, VectorIndexSuite):
-    pass
-
-
-class TestWordsOfTheStandardLibrary(StandardLibrary, WordIndexSuite):
-    pass
-
-
-class TestSessionsOfTheStandardLibrary(StandardLibrary, SessionLogSuite):
-    pass
-
-
-class TestEpisodesOfTheStandardLibrary(StandardLibrary, EpisodesSuite):
-    pass
-
-
-class TestOutcomesOfTheStandardLibrary(StandardLibrary, OutcomesSuite):
-    pass
-
-
-class TestRecordsOfTheStandardLibrary(StandardLibrary, RecordsSuite):
     pass
 
 

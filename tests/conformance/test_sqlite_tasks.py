@@ -13,7 +13,7 @@ from engrain_conformance import MemoryStepSuite, TaskJournalSuite
 from engrain_conformance.clock import SetClock
 from engrain_conformance.drafts import ANA, BEN
 from engrain_conformance.reference import ReferenceStore
-from test_sqlite import Sqlite, StandardLibrary
+from test_sqlite import Sqlite
 
 from engrain.core.errors import EngrainError, LeaseLost
 from engrain.core.model.tasks import Claim, Lease, StepEnd, StepStart, TaskEnd, TaskQuery
@@ -28,14 +28,6 @@ class TestTasks(Sqlite, TaskJournalSuite):
 
 
 class TestMemorySteps(Sqlite, MemoryStepSuite):
-    pass
-
-
-class TestTasksOfTheStandardLibrary(StandardLibrary, TaskJournalSuite):
-    pass
-
-
-class TestMemoryStepsOfTheStandardLibrary(StandardLibrary, MemoryStepSuite):
     pass
 
 

@@ -23,7 +23,6 @@ from engrain.core.model.procedures import Trial
 from engrain.core.model.sessions import Episode, EpisodeDraft, RawOutput
 from engrain.core.text.passages import index_words
 from engrain.stores.sqlite import SqliteStore
-from engrain.stores.sqlite.connection import Engine
 
 CANARY = "The vault code of Ana is 7391-PELICAN-0042."
 VECTOR = struct.pack("<8f", *(0.1 + n / 30 for n in range(8)))
@@ -42,10 +41,8 @@ def contents(file: Path) -> bytes:
     return subprocess.run(["cat", file], capture_output=True, check=True).stdout
 
 
-@pytest.mark.filterwarnings("ignore:engrain")
-@pytest.mark.parametrize("engine", ["apsw", "stdlib"])
-def test_text_vector_slot_and_metadata_are_gone(tmp_path: Path, engine: Engine) -> None:
-    store = SqliteStore(tmp_path / "store.db", engine=engine)
+def test_text_vector_slot_and_metadata_are_gone(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db")
     secret = draft(CANARY, slot="slot-PELICAN", metadata={"key-PELICAN": "value-PELICAN"})
     done = store.apply(Plan(SCOPE, (Add(secret), Add(draft("harmless"))), request_id="r-1"))
     assert found(tmp_path, b"PELICAN")
@@ -178,10 +175,8 @@ def long(canary: str, times: int) -> RawOutput:
     return RawOutput(f"{canary} " + "output " * times, NOW + timedelta(days=9))
 
 
-@pytest.mark.filterwarnings("ignore:engrain")
-@pytest.mark.parametrize("engine", ["apsw", "stdlib"])
-def test_episodes_raw_texts_and_trials_go_with_their_item(tmp_path: Path, engine: Engine) -> None:
-    store = SqliteStore(tmp_path / "store.db", engine=engine)
+def test_episodes_raw_texts_and_trials_go_with_their_item(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db")
     over = happened("", refer_to_step(0), data={"key-PELICAN": "PELICAN"}, key="PELICAN", text=CANARY)
     plan = Plan(
         SCOPE,

@@ -57,6 +57,19 @@ def test_no_tool_takes_a_scope(server: MemoryServer) -> None:
     run(Client(server), use)
 
 
+def test_a_store_that_does_not_open_is_told_to_the_model_and_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "store.db").write_text("this is not a store, although it has the name of one. " * 100)
+
+    async def use(client: Client) -> None:
+        assert "NotADatabase" in await fail(client, "recall", query="Where?")
+
+    with local_server(tmp_path / "store.db") as server:
+        run(Client(server), use)
+    assert "the store does not open" in caplog.text
+
+
 def test_recall_shows_what_others_said_in_a_section_of_its_own(server: MemoryServer) -> None:
     async def use(client: Client) -> None:
         await call(client, "remember", text="The office closes at five.")

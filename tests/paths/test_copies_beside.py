@@ -14,21 +14,17 @@ from engrain_conformance.drafts import ANA
 from engrain.core.model.items import Draft
 from engrain.core.model.plans import Add, Plan
 from engrain.stores.sqlite import SqliteStore
-from engrain.stores.sqlite.connection import Engine
-
-# An old SQLite of the standard library says that it writes without a log.
-pytestmark = pytest.mark.filterwarnings("ignore:engrain. SQLite:UserWarning")
 
 
-@pytest.fixture(params=["apsw", "stdlib"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqliteStore]:
-    made(tmp_path / "agent.db", request.param)
-    with closing(SqliteStore(tmp_path / "agent.db", engine=request.param)) as store:
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    made(tmp_path / "agent.db")
+    with closing(SqliteStore(tmp_path / "agent.db")) as store:
         yield store
 
 
-def made(path: Path, engine: Engine) -> None:
-    with closing(SqliteStore(path, engine=engine)) as store:
+def made(path: Path) -> None:
+    with closing(SqliteStore(path)) as store:
         store.apply(Plan(ANA, (Add(Draft("Ana lives in Lima.")),)))
 
 
@@ -43,7 +39,7 @@ def key_of(path: Path) -> bytes:
 
 def test_another_store_is_known_by_what_it_says_and_not_read_through(store: SqliteStore, tmp_path: Path) -> None:
     key = key_of(shutil.copy(tmp_path / "agent.db", tmp_path / "copy.db"))
-    made(tmp_path / "other.db", "auto")
+    made(tmp_path / "other.db")
     with (tmp_path / "other.db").open("ab") as file:
         file.write(key.ljust(4096, b"x"))
     assert named(store) == ["copy.db"]

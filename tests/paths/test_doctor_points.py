@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import sqlite3
 import subprocess
 import sys
 import time
@@ -197,15 +196,8 @@ def test_06_a_procedure_that_keeps_failing_warns(memory: Memory) -> None:
 # Durability
 
 
-def test_07_an_engine_that_can_lose_writes_warns(opened: Open, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert_stands(opened(), "engine", "pass", "SQLite")
-    (folder / "old.toml").write_text(f'[stores]\ndefault = "{folder / "old.db"}"\nengine = "stdlib"\n')
-    if sqlite3.sqlite_version_info >= opening.SAFE_WAL_VERSION:  # a Python with a newer one
-        monkeypatch.setattr("engrain.stores.sqlite.opening.SAFE_WAL_VERSION", (99, 0))
-        monkeypatch.setattr("engrain.stores.sqlite.health.SAFE_WAL_VERSION", (99, 0))
-    with pytest.warns(UserWarning, match="can lose writes"):
-        old = opened(store=folder / "old.toml")
-    assert_stands(old, "engine", "warn", "can lose writes", "pip install -U apsw")
+def test_07_the_engine_is_named(memory: Memory) -> None:
+    assert_stands(memory, "engine", "pass", "SQLite")
 
 
 def test_08_a_store_that_a_power_cut_empties_warns(memory: Memory, opened: Open) -> None:

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import random
+import shutil
 import stat
 import subprocess
 import sys
@@ -33,9 +34,21 @@ from engrain.transfer import copy, export, load_export
 Lines = list[dict[str, Any]]
 
 
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SetClock]:
+    """A store that is filled once, to be copied, and the time at its end."""
+    path, clock = tmp_path_factory.mktemp("template") / "agent.db", SetClock()
+    with Memory(path, user="ana", clock=clock, background=False, embedder=HashEmbedder()) as memory:
+        filled(memory, clock)
+    return path, clock
+
+
 @pytest.fixture
-def full(open_memory: Open, clock: SetClock) -> Memory:
-    return filled(open_memory(background=False, embedder=HashEmbedder()), clock)
+def full(template: tuple[Path, SetClock], store: str, open_memory: Open, clock: SetClock) -> Memory:
+    path, end = template
+    shutil.copy(path, store)
+    clock.advance((end() - clock()).total_seconds())
+    return open_memory(background=False, embedder=HashEmbedder())
 
 
 @pytest.fixture(scope="module")

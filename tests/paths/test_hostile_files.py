@@ -23,7 +23,6 @@ from engrain.core.errors import EngrainError, NotADatabase, SchemaMismatch, Stor
 from engrain.core.formats.manifests import MANIFEST_SUFFIX
 from engrain.memory.restore import restore_backup
 from engrain.stores.sqlite import SqliteStore
-from engrain.stores.sqlite.connection import Engine
 from engrain.stores.sqlite.lock import FileLock
 from engrain.stores.sqlite.opening import as_immutable, inspect_path
 from engrain.stores.sqlite.schema import open_outside
@@ -160,8 +159,6 @@ def test_a_backup_with_a_foreign_schema_is_not_restored(store: Path, tmp_path: P
     assert not list(tmp_path.glob("*.restoring*"))
 
 
-@pytest.mark.filterwarnings("ignore:engrain. SQLite:UserWarning")
-@pytest.mark.parametrize("engine", ["apsw", "stdlib"])
 @pytest.mark.parametrize(
     "sql",
     [
@@ -177,12 +174,10 @@ def test_a_backup_with_a_foreign_schema_is_not_restored(store: Path, tmp_path: P
         "select 1; select 2",
     ],
 )
-def test_a_file_from_outside_can_only_be_read(
-    store: Path, tmp_path: Path, witness: Path, engine: Engine, sql: str
-) -> None:
-    with closing(SqliteStore(store, engine=engine)) as opened:
+def test_a_file_from_outside_can_only_be_read(store: Path, tmp_path: Path, witness: Path, sql: str) -> None:
+    with closing(SqliteStore(store)) as opened:
         opened.backup(tmp_path / "backup.db")
-    file = as_immutable(inspect_path(tmp_path / "backup.db", engine, read_only=True))
+    file = as_immutable(inspect_path(tmp_path / "backup.db", read_only=True))
     before = (tmp_path / "backup.db").read_bytes()
     with open_outside(file) as (db, _):
         assert db.rows("select count(*) from item") == [(2,)]
@@ -190,18 +185,6 @@ def test_a_file_from_outside_can_only_be_read(
             db.rows(sql.format(witness=witness))
     assert (tmp_path / "backup.db").read_bytes() == before
     assert not witness.exists()
-
-
-@pytest.mark.filterwarnings("ignore:engrain. SQLite:UserWarning")
-def test_the_standard_library_restores_and_compares_too(store: Path, tmp_path: Path, witness: Path) -> None:
-    with closing(SqliteStore(store, engine="stdlib")) as opened:
-        opened.backup(tmp_path / "backup.db")
-    config = tmp_path / "engrain.toml"
-    config.write_text(f'[stores]\ndefault = "{tmp_path}/new.db"\nengine = "stdlib"\n')
-    assert restore_backup(tmp_path / "backup.db", config).items == 2
-    change_file(tmp_path / "new.db", FOREIGN["a view"], witness)
-    with pytest.raises(SchemaMismatch):
-        SqliteStore(tmp_path / "new.db", engine="stdlib")
 
 
 def test_the_error_names_what_is_foreign(store: Path, witness: Path) -> None:
@@ -264,11 +247,10 @@ def make_journal(path: Path, names: Path) -> None:
 
 
 def test_a_journal_that_names_another_file_deletes_nothing(store: Path, tmp_path: Path) -> None:
-    """Older versions of SQLite delete it. The standard library has one."""
     victim = tmp_path / "letters.txt"
     victim.write_text("Dear Ana")
     make_journal(store, victim)
-    for use in (use_memory, copy_store, lambda path: SqliteStore(path, engine="stdlib").close()):
+    for use in (use_memory, copy_store):
         with pytest.raises(NotADatabase, match="names another file"):
             use(store)
     assert victim.read_text() == "Dear Ana"
@@ -417,7 +399,7 @@ def test_a_journal_that_its_writer_empties_meanwhile_is_no_error(store: Path, mo
         sizes = set()
         until = time.monotonic() + 10
         for tried in itertools.count():
-            inspect_path(store, "apsw", read_only=False)
+            inspect_path(store, read_only=False)
             sizes.add(journal.stat().st_size)
             if (tried >= 3_000 and len(sizes) == 2) or time.monotonic() > until:
                 break
@@ -466,11 +448,9 @@ def test_a_store_that_litestream_has_changed_says_so(store: Path, witness: Path)
         use_memory(store)
 
 
-@pytest.mark.filterwarnings("ignore:engrain. SQLite:UserWarning")
-@pytest.mark.parametrize("engine", ["apsw", "stdlib"])
-def test_the_source_of_a_copy_can_only_be_read(store: Path, witness: Path, engine: Engine) -> None:
+def test_the_source_of_a_copy_can_only_be_read(store: Path, witness: Path) -> None:
     """Even if SQL out of the file ran, it could do nothing."""
-    with closing(SqliteStore(store, engine=engine)) as opened:
+    with closing(SqliteStore(store)) as opened:
 
         def read() -> None:
             rows = opened.snapshot(lambda db: db.rows("select count(*) from item"))

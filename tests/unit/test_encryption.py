@@ -22,7 +22,6 @@ from engrain import BackendMissing, ConfigError, InvalidInput, Memory, NotADatab
 from engrain.cli.main import root
 from engrain.config import Settings, load_settings
 from engrain.memory.restore import restore_backup
-from engrain.stores.sqlite.connection import EncryptedEngine
 from engrain.stores.sqlite.opening import inspect_path
 
 KEY = 'correct horse\'s "battery" ⚡'
@@ -293,8 +292,8 @@ def test_a_backup_that_cannot_be_encrypted_is_not_written_plain(tmp_path: Path) 
 
 
 def test_the_key_is_in_no_representation(tmp_path: Path) -> None:
-    shown = [Settings(key=KEY), EncryptedEngine(KEY), inspect_path(tmp_path / "a.db", EncryptedEngine(KEY), False)]
-    assert [KEY in f"{one!r}{one}" for one in shown] == [False] * 3
+    shown = [Settings(key=KEY), inspect_path(tmp_path / "a.db", read_only=False, key=KEY)]
+    assert [KEY in f"{one!r}{one}" for one in shown] == [False] * 2
 
 
 def test_the_key_is_in_no_error_and_no_status(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -323,13 +322,6 @@ def test_a_key_is_no_setting_of_a_file(tmp_path: Path) -> None:
     toml.write_text('[stores]\ndefault = "a.db"\nkey = "secret"\n')
     with pytest.raises(ConfigError, match="can only be set by a program"):
         load_settings(toml)
-
-
-def test_the_engine_of_the_standard_library_cannot_encrypt(tmp_path: Path) -> None:
-    toml = tmp_path / "engrain.toml"
-    toml.write_text(f'[stores]\ndefault = "{tmp_path / "a.db"}"\nengine = "stdlib"\n')
-    with pytest.warns(UserWarning, match="write-ahead log"), pytest.raises(ConfigError, match="cannot encrypt"):
-        opened(toml)
 
 
 def test_a_server_is_not_encrypted_by_a_key() -> None:

@@ -15,7 +15,7 @@ from engrain.core.model.plans import Add, Forget, Plan
 from engrain.core.model.queries import ListQuery
 from engrain.core.text.passages import index_words
 from engrain.stores.sqlite import SqliteStore, migrate
-from engrain.stores.sqlite.connection import Engine, Row, connect, file_uri
+from engrain.stores.sqlite.connection import Row, connect, file_uri
 
 SCOPE = Scope(tenant="t", agent="a", user="ana")
 SCHEMA = "select name, sql from sqlite_master order by name"
@@ -49,7 +49,7 @@ def test_an_upgrade_makes_a_copy_first_and_keeps_everything(old: Path, newer: No
     assert store.snapshot(lambda db: db.rows("select count(*) from extra")) == [(0,)]
     assert len(store.page(ListQuery(SCOPE))) == 2
     (copy,) = old.parent.glob("store.db-before-v*")
-    before = connect(file_uri(copy, "ro", immutable=True), "apsw")
+    before = connect(file_uri(copy, "ro", immutable=True))
     assert before.rows("pragma user_version") == [(1,)]
     assert before.rows("select count(*) from item") == [(2,)]
     before.close()
@@ -88,7 +88,7 @@ def test_a_new_store_needs_no_copy(tmp_path: Path) -> None:
 
 
 def test_a_store_of_a_newer_version_is_refused(old: Path) -> None:
-    db = connect(file_uri(old, "rw"), "apsw")
+    db = connect(file_uri(old, "rw"))
     db.rows("pragma user_version = 999")
     db.close()
     with pytest.raises(NewerStore, match="pip install -U engrain"):
@@ -97,7 +97,7 @@ def test_a_store_of_a_newer_version_is_refused(old: Path) -> None:
 
 def test_a_database_of_another_program_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
-    db = connect(file_uri(path, "rwc"), "apsw")
+    db = connect(file_uri(path, "rwc"))
     db.run("create table t (x)")
     db.close()
     before = path.read_bytes()
@@ -111,16 +111,14 @@ def test_an_older_store_cannot_be_opened_read_only_until_it_is_upgraded(old: Pat
         SqliteStore(old, read_only=True)
 
 
-@pytest.mark.parametrize("engine", ["apsw", "stdlib"])
-@pytest.mark.filterwarnings("ignore:engrain. SQLite:UserWarning")
 def test_a_store_is_the_same_where_no_finished_file_can_be_put_in_place(
-    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
         raise OSError(1, "no hard links here")
 
     def open_new(name: str) -> tuple[list[Row], list[object], bytes]:
-        with closing(SqliteStore(tmp_path / name, engine=engine)) as store:
+        with closing(SqliteStore(tmp_path / name)) as store:
             pragmas = ("application_id", "user_version", "journal_mode", "page_size", "auto_vacuum", "encoding")
             found = [store.snapshot(lambda db: db.rows(f"pragma {pragma}")) for pragma in pragmas]  # noqa: B023
             return store.snapshot(lambda db: db.rows(SCHEMA)), found, store.dialect.key

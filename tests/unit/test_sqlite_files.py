@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -155,29 +154,11 @@ def test_after_close_every_call_says_so(filled: Path) -> None:
             call()
 
 
-def test_an_older_engine_warns_and_uses_the_rollback_journal(tmp_path: Path) -> None:
-    import sqlite3
-
-    if sqlite3.sqlite_version_info >= (3, 51, 3):
-        pytest.skip("this Python's SQLite is new enough")
-    with pytest.warns(UserWarning, match="rollback journal"):
-        store = SqliteStore(tmp_path / "store.db", engine="stdlib")
-    assert store.status().details["journal"] == "truncate"
-    assert [one.state for one in store.check() if one.point == "engine"] == ["warn"]
-    store.close()
-
-
-def test_both_engines_read_each_others_files(filled: Path) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for engine in ("stdlib", "apsw", "stdlib"):
-            store = SqliteStore(filled, engine=engine)  # type: ignore[arg-type]
-            add(store, f"by {engine}")
-            store.close()
-    store = SqliteStore(filled)
-    assert set(texts(store)) == {"kept", "by stdlib", "by apsw"}
-    assert store.status().details["journal"] == "wal"
-    store.close()
+def test_an_sqlite_that_can_lose_writes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("apsw.sqlite_lib_version", lambda: "3.51.2")
+    with pytest.raises(StoreError, match=r"SQLite 3\.51\.2 can lose writes.*3\.51\.3 is needed.*pip install"):
+        SqliteStore(tmp_path / "store.db")
+    assert not (tmp_path / "store.db").exists()
 
 
 def test_no_write_ahead_log_on_a_network_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,8 +167,8 @@ def test_no_write_ahead_log_on_a_network_file_system(tmp_path: Path, monkeypatch
     assert detect_file_system(tmp_path / "store.db", str(mounts)) == "nfs4"
     assert detect_file_system(Path("/elsewhere/store.db"), str(mounts)) == "ext4"
     monkeypatch.setattr("engrain.stores.sqlite.opening.detect_file_system", lambda path: "nfs4")
-    assert inspect_path(tmp_path / "store.db", "apsw", read_only=False).journal == "truncate"
-    store = SqliteStore(tmp_path / "store.db", engine="apsw")
+    assert inspect_path(tmp_path / "store.db", read_only=False).journal == "truncate"
+    store = SqliteStore(tmp_path / "store.db")
     add(store, "x")
     assert not (tmp_path / "store.db-wal").exists()
     assert [one.state for one in store.deployment() if one.point == "file system"] == ["warn"]

@@ -53,7 +53,7 @@ def restore_backup(
     source = Path(backup).expanduser().absolute()
     _check_target(target, source, force)
     named = read_receipts(receipts)
-    file, manifest = check_backup(source, chosen.engine, key or chosen.key)
+    file, manifest = check_backup(source, key or chosen.key)
     with prepare_copy(target) as copy:
         with open_outside(file, copy_to=copy) as (whole, _), _report_disk_errors(target):
             write_copy(whole, copy, chosen.key or "")
@@ -130,10 +130,8 @@ def _clean(copy: Path, target: Path, chosen: Settings, key: str | None, named: S
     from engrain.privacy.receipts import list_digests
     from engrain.privacy.tombstones import count_named, replay_receipts
     from engrain.stores.sqlite import SqliteStore
-    from engrain.stores.sqlite.connection import EncryptedEngine
 
-    engine = chosen.engine if chosen.key is None else EncryptedEngine(chosen.key, chosen.engine)
-    with closing(SqliteStore(copy, engine=engine)) as restored:
+    with closing(SqliteStore(copy, key=chosen.key)) as restored:
         items, counts = restored.status().items, count_named(named, restored.erasing.count_remaining_of)
         # The replaced store first: it restores rows, and receipts may name those, too.
         kept_out, may_hold_forgotten = _remove_forgotten(restored, target, key)
@@ -166,11 +164,11 @@ def _remove_forgotten(restored: SqliteStore, target: Path, key: str | None) -> t
 def _read_head(target: Path, chosen: Settings, key: str | None) -> AuditHead | None:
     """Read the end of the audit log. None if there is no store, or it cannot be read."""
     from engrain.stores.sqlite.backup import read_audit_head
-    from engrain.stores.sqlite.opening import find_engine
+    from engrain.stores.sqlite.opening import find_key
 
     if target.exists():
         with _unless_damaged(target):
-            return read_audit_head(target, find_engine(target, chosen.engine, (chosen.key, key, None)))
+            return read_audit_head(target, find_key(target, (chosen.key, key, None)))
     return None
 
 
@@ -248,7 +246,7 @@ def _open_present(where: PathOrUrl, key: str | None = None) -> Iterator[_Present
     from engrain.core.secrets.urls import hide_secrets
     from engrain.factory import open_whole_store
     from engrain.stores.sqlite import SqliteStore
-    from engrain.stores.sqlite.opening import find_engine
+    from engrain.stores.sqlite.opening import find_key
 
     chosen = load_settings(where)
     path = chosen.file
@@ -261,7 +259,7 @@ def _open_present(where: PathOrUrl, key: str | None = None) -> Iterator[_Present
         raise errors.StoreError(f"there is no store {path}.")
     if path.is_file() and path.stat().st_size == 0:
         raise errors.StoreCorrupt(f"{path} is empty.")
-    with closing(SqliteStore(path, engine=find_engine(path, chosen.engine, (chosen.key, key, None)))) as file:
+    with closing(SqliteStore(path, key=find_key(path, (chosen.key, key, None)))) as file:
         yield _PresentStore(cast("Forgetting", file), str(path), damaged=not file.whole())
 
 

@@ -1,4 +1,4 @@
-"""Connect to the server: a pool of connections, transactions on them, and what is tried again after a loss."""
+"""Connect to the server: a pool of connections, transactions on them, and retries after a lost connection."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _PAUSE = 0.02
 _ASK_AGAIN = 1.0
 _LONGEST_PAUSE = 0.5
 _JOINT_IDLE = 600_000  # milliseconds, in which another store may be read
-# The server gives up first, and says why; only one that is silent is given up by us.
-_LATER = 5.0
-# What a server says that will not have us, and what to do about it.
+# Added to the server's own timeouts: it gives up first and says why. Only a silent server is given up by us.
+_GRACE_SECONDS = 5.0
+# Words in the message of a server that refuses the connection, and how to fix each.
 _REFUSALS = {
     "password": "Give it in the URL (postgresql://user:password@…), in PGPASSWORD or in ~/.pgpass.",
     "authentication": "Its pg_hba.conf says how this user must log in.",
@@ -57,7 +57,7 @@ _SETTINGS = b"""select set_config('search_path', %s, true), set_config('engrain.
 
 
 class TimedConnection(psycopg.Connection[Row]):
-    """Every wait for the server ends, also if it takes what we send and never answers."""
+    """A connection whose every wait ends, even if the server accepts a statement and never answers."""
 
     patience = 60.0
 
@@ -71,7 +71,7 @@ class TimedConnection(psycopg.Connection[Row]):
             while True:
                 ready = yield wanted
                 if not ready and time.monotonic() > deadline:
-                    seconds, self.patience = self.patience, 0.0  # nor is it worth waiting for when we take our leave
+                    seconds, self.patience = self.patience, 0.0  # closing must not wait for it again
                     raise psycopg.OperationalError(f"no answer within {seconds:g} seconds")
                 wanted = gen.send(ready)
         except StopIteration as stop:
@@ -88,11 +88,11 @@ class PipelinedConnection:
         return self.ask(sql, args).fetchall()
 
     def ask(self, sql: str, args: Any = None) -> psycopg.Cursor[Row]:
-        """Send a question, to be fetched later: several go to the server in one go."""
+        """Send a query and fetch its rows later, so that several share one round trip."""
         return self.connection.execute(sql.encode(), args, binary=True)
 
     def run(self, sql: str, args: Any = None) -> None:
-        """Does not wait: what fails here is raised by the next statement that does, and nothing is kept."""
+        """Send without waiting. An error is raised by the next statement that waits, and nothing is kept."""
         self.connection.execute(sql.encode(), args)
 
 
@@ -114,7 +114,7 @@ class Database:
     # Transactions
 
     def read(self, scope: Scope | None, do: Do[Answer], mode: str = "read") -> Answer:
-        """All in one snapshot; with no scope, across all of them."""
+        """Run `do` on one snapshot of a scope; without a scope, of the whole store."""
         if connection := self.joint or self._snapshot:
             return self._run_inside(connection, scope, do)
         return self.alone(lambda connection: self._transact(connection, scope, do, mode))
@@ -135,14 +135,14 @@ class Database:
         """Run `do` on one snapshot. It may run twice."""
         if self.joint or self._snapshot:
             return do()
-        self.get_pool()  # or it says that the store was closed
-        # It may take long: those of the pool are for the others, and for what this thread writes meanwhile.
+        self.get_pool()  # StoreClosed after `close`
+        # Outside the pool, because it may take long, and this thread may write meanwhile.
         lent = lambda: closing(self.connect(self.address.timeout))  # noqa: E731
         return self.alone(lambda connection: self._run_transaction(connection, do, "read"), lent)
 
     @property
     def joint(self) -> TimedConnection | None:
-        """The connection of a transaction that this thread makes of several."""
+        """The connection of this thread's `in_transaction`."""
         return getattr(self._joint, "connection", None)
 
     @property
@@ -186,7 +186,7 @@ class Database:
         return found
 
     def _commit(self, connection: TimedConnection, mode: str) -> None:
-        """Sent alone and waited for: if the connection is lost here, and only here, the outcome is not known."""
+        """Send the commit alone and wait for it: only a connection lost here leaves the outcome unknown."""
         try:
             connection.execute(_COMMIT)
         except psycopg.Error as exc:
@@ -200,11 +200,11 @@ class Database:
     def _settings(self, scope: Scope | None) -> tuple[str, ...]:
         millis = int(self.address.timeout * 1000)
         owner, maintenance = ("", "on") if scope is None else (scope.id, "")
-        # A lock before the statement: then the error says what was waited for.
+        # A lock times out before its statement does, so that the error names the lock.
         return (self.path, owner, maintenance, str(millis), str(millis * 4 // 5), str(2 * millis))
 
     def alone(self, do: Callable[[TimedConnection], Answer], lent: Lent | None = None) -> Answer:
-        """Call `do` with a connection that is in no transaction, and again after a loss or a conflict."""
+        """Call `do` with a connection outside any transaction; repeat it after a lost connection or a conflict."""
         attempt, deadline = 0, time.monotonic() + self.address.timeout
         while True:
             attempt += 1
@@ -227,7 +227,7 @@ class Database:
         except (psycopg.Error, OutcomeUnknown) as exc:
             if isinstance(exc, OutcomeUnknown) or is_lost(exc):
                 connection.close()
-                # Those that lie idle may be dead as well, and to ask each of them would take a time-out each.
+                # Idle connections may be dead as well, and each would cost a timeout.
                 pool.drain()
             raise
         finally:
@@ -238,13 +238,13 @@ class Database:
         while True:
             pool = self.get_pool()
             try:
-                # By and by: the pool tries to connect when it is asked, and not again while we wait.
+                # In short waits: the pool tries to connect when it is asked, and not again while we wait.
                 return pool, pool.getconn(min(_ASK_AGAIN, self.address.timeout))
             except PoolTimeout as exc:
                 if time.monotonic() > deadline:
                     raise self._unavailable() from exc
             except PoolClosed:
-                continue  # by `close`, which `get_pool` tells, or because of an interrupt in another thread
+                continue  # closed by `close`, which `get_pool` reports, or after an interrupt in another thread
             except Exception:
                 raise
             except BaseException:
@@ -252,15 +252,16 @@ class Database:
                 raise
 
     def _give_up(self, pool: ConnectionPool[TimedConnection]) -> None:
-        """After an interrupt: the pool would still give a connection to whoever waited for it, and never see it again.
-        Those in use end as they come back."""
+        """Replace the pool after an interrupt: it would hand a connection to the interrupted caller and lose it.
+
+        Connections in use are closed when they come back."""
         with self._guard:
             if self._pool is pool:
                 self._pool = None
         pool.close(timeout=_ASK_AGAIN)
 
     def get_pool(self) -> ConnectionPool[TimedConnection]:
-        """The pool of this process: a fork's child must not speak on its parent's connections."""
+        """Return the pool of this process: a forked child must not use the connections of its parent."""
         with self._guard:
             if self._closed:
                 raise StoreClosed("this store was closed. Open it again.")
@@ -280,7 +281,7 @@ class Database:
             return self._pool
 
     def connect(self, patience: float = 0.0) -> TimedConnection:
-        """A connection of its own, outside the pool. One that does not answer is tried again for so many seconds."""
+        """Open a connection outside the pool. A server that does not answer is tried again for `patience` seconds."""
         began, pause, tries = time.monotonic(), _PAUSE, 0
         until = began + min(patience, self.address.timeout)
         while True:
@@ -315,16 +316,17 @@ class Database:
         }
 
     def _configure(self, connection: TimedConnection) -> None:
-        connection.patience = self.address.timeout + _LATER
+        connection.patience = self.address.timeout + _GRACE_SECONDS
 
     def look_for_pooler(self, connection: TimedConnection) -> None:
-        """A pooler numbers sessions itself. Behind one, a prepared statement may be that of somebody else by the same
-        name, and what it does is then done in place of ours."""
+        """Detect a pooler by the session number that it makes up, and prepare no statements behind it.
+
+        A prepared statement of the same name may be another client's, and would run instead of ours."""
         ((number,),) = connection.execute(b"select pg_backend_pid()").fetchall()
         self._pooled = number != connection.info.backend_pid
 
     def _unavailable(self) -> StoreBusy | StoreUnavailable | ConfigError:
-        """Why the pool gave nothing: all are in use, or the server cannot be reached."""
+        """The error of a pool that gave no connection: all are in use, or the server cannot be reached."""
         try:
             self.connect().close()
         except (StoreUnavailable, ConfigError) as exc:
@@ -338,7 +340,7 @@ class Database:
         tried = f"(tried {self.address.shown} {'once' if tries == 1 else f'{tries} times'} in {seconds:.1f} s)"
         lines = [line.strip().rstrip(".?") for line in str(exc).strip().splitlines()]
         said = "; ".join(lines).removeprefix("connection failed: ")
-        # The driver gives a refused connection no code: only its words tell a wrong password from a dead server.
+        # The driver gives a refused connection no code. Only the message tells a wrong password from a dead server.
         for words, fix in _REFUSALS.items():
             if words in said:
                 return ConfigError(f"the server refused us: {said}. {fix} {tried}")
@@ -353,7 +355,7 @@ class Database:
 
 
 def _leave(connection: TimedConnection, why: BaseException) -> None:
-    """Undo what was begun; on a connection that is lost there is nothing to say any more."""
+    """Roll back; close a connection that is lost."""
     with suppress(psycopg.Error):
         if isinstance(why, psycopg.Error) and is_lost(why):
             connection.close()
@@ -371,9 +373,10 @@ _OPTIONS = {**COMMON_OPTIONS, "prepare": SWITCH, "schema": _SCHEMA}
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`timeout` is in seconds: to connect, to get a connection from the pool, for a lock, for a statement.
-    `patience` is how long one that does not answer, or is still starting, is tried again when the store is opened, but
-    no longer than the time-out.
+    """The address of a Postgres store. `timeout` limits connecting, the wait for the pool, a lock and a statement.
+
+    `patience` is how long opening the store waits for a server that is still starting, at most the timeout. Both are in
+    seconds.
 
     `prepare` is False behind a pooler that does not keep prepared statements apart.
     """

@@ -115,7 +115,7 @@ class VectorSearch:
             return Nearest([], [])
         background = _clip_cosine(-float(distances.mean()))
         items, distances = _keep_best(items, distances)
-        # Of equals the newer comes first, which has the higher number.
+        # Newer items have higher numbers, and come first among equal ones.
         order = np.lexsort((-items, distances))[: max(prepared.query.limit, 0)]
         ids = self.visibility.load_ids(tx, items[order])
         named = zip(distances[order].tolist(), items[order].tolist(), strict=True)

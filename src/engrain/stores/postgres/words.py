@@ -217,13 +217,13 @@ class ScoredPassages:
         wanted = max(2 * limit, 1)
         if wanted < len(rows):
             rows = np.flatnonzero(self.scores >= np.partition(self.scores, -wanted)[-wanted])
-        # Of each item the best passage, of equals the first.
+        # The best passage of each item; the first of equal ones.
         order = rows[np.lexsort((self.keys[rows], -self.scores[rows], _get_items(self.keys[rows])))]
         items = _get_items(self.keys[order])
         best = order[np.append(True, np.diff(items) != 0)] if len(order) else order
         if len(best) < limit and len(rows) < len(self.keys):
             return self.rank(4 * limit)
-        # Of equals the newer comes first, which has the higher number.
+        # Newer items have higher numbers, and come first among equal ones.
         return best[np.lexsort((-_get_items(self.keys[best]), -self.scores[best]))], len(rows) == len(self.keys)
 
     def find_items(self, rows: Ints) -> Ints:

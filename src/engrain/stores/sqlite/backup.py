@@ -34,7 +34,7 @@ from engrain.core.identity import hash_keyed
 from engrain.core.model.audit import AuditHead, read_head
 from engrain.ports.plain_files import read_plain
 from engrain.stores.sqlite.checksums import find_damage
-from engrain.stores.sqlite.connection import Connection, EncryptedEngine, Engine, require_encryption
+from engrain.stores.sqlite.connection import Connection, require_encryption
 from engrain.stores.sqlite.dialect import SqliteDialect
 from engrain.stores.sqlite.lock import FileLock
 from engrain.stores.sqlite.migrate import APPLICATION_ID, latest_version
@@ -73,7 +73,7 @@ class Backups:
         path = _check_target(target)
         if key is not None:
             check_key(key)
-            require_encryption(self._file.engine)
+            require_encryption()
         least = self._last_change()
         part = path.with_name(path.name + ".part")
         with _lock_part(part):
@@ -98,7 +98,7 @@ class Backups:
             # A store in memory has one connection, which is outside a transaction while it is read.
             run = self._pool.run_bare if self._file.path else self.dialect.snapshot
             run(lambda db: write_copy(db, part, key))
-            copy = as_immutable(StoreFile(part, self._file.engine, "truncate", key=key or self._file.key))
+            copy = as_immutable(StoreFile(part, "truncate", key=key or self._file.key))
             manifest = self._make_manifest(copy, least)
             # The file first: a manifest never stands without its backup.
             part.replace(path)
@@ -133,7 +133,7 @@ class Backups:
         return int(change)
 
 
-def check_backup(path: Path, engine: Engine, key: str | None) -> tuple[StoreFile, BackupManifest]:
+def check_backup(path: Path, key: str | None) -> tuple[StoreFile, BackupManifest]:
     """A backup that is whole, to be opened. Any other file is a typed error, and nothing is changed."""
     if not path.is_file():
         raise NotFound(f"there is no backup {path}.")
@@ -160,8 +160,7 @@ def check_backup(path: Path, engine: Engine, key: str | None) -> tuple[StoreFile
         )
     if manifest.encrypted and key is None:
         raise WrongKey(f"{path} is encrypted. Give its key: ENGRAIN_BACKUP_KEY, or ENGRAIN_KEY.")
-    chosen = EncryptedEngine(key, engine) if key is not None and manifest.encrypted else engine
-    file = as_immutable(inspect_path(path, chosen, read_only=True))
+    file = as_immutable(inspect_path(path, read_only=True, key=key if manifest.encrypted else None))
     try:
         with open_outside(file) as (db, version):
             if count_rows(db, file, version) != manifest.rows:
@@ -184,7 +183,7 @@ def count_rows(db: Connection, file: StoreFile, version: int) -> dict[str, int]:
         raise StoreCorrupt(f"{file.path} is damaged: {exc}") from exc
     if bad or broken:
         raise StoreCorrupt(f"{file.path} is damaged: {bad[0] if bad else 'rows point to rows that are gone'}.")
-    return {name: db.rows(f"select count(*) from {name}")[0][0] for name in list_tables(file.engine, version)}
+    return {name: db.rows(f"select count(*) from {name}")[0][0] for name in list_tables(version)}
 
 
 def hash_file(path: Path) -> tuple[int, str]:
@@ -272,13 +271,13 @@ def _remove(*paths: Path) -> list[Path]:
 # Restoring
 
 
-def read_audit_head(path: Path, engine: Engine | EncryptedEngine) -> AuditHead | None:
+def read_audit_head(path: Path, key: str | None) -> AuditHead | None:
     """The end of a store's audit log, which every removal moves on. None without a log or a store.
 
     Conflict while an erasure is running."""
     if not path.exists():
         return None
-    with open_outside(inspect_path(path, engine, read_only=True)) as (db, _):
+    with open_outside(inspect_path(path, read_only=True, key=key)) as (db, _):
         if db.rows("select 1 from erasure limit 1"):
             raise Conflict("an erasure is under way in the present store. Complete it first: engrain erase --resume.")
         rows = db.rows(_SQL["find_meta"], {"name": "audit"})

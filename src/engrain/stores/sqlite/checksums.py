@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from engrain.core.errors import EngrainError, StoreCorrupt
 from engrain.stores.relational.statements import number_parameters, read_migrations
-from engrain.stores.sqlite.connection import NO_CHECKSUM, Connection, Insert, choose_engine, connect
+from engrain.stores.sqlite.connection import NO_CHECKSUM, Connection, Insert, connect
 
 # Columns that no checksum covers: a digest is the sum of checksums, and `logs` is written by a reader's connection.
 _UNCHECKED = {"checksum", "digest", "logs"}
@@ -55,7 +55,7 @@ class Table(NamedTuple):
 @cache
 def load_tables() -> Mapping[str, Table]:
     """The tables with checksums in our own schema: no name is taken out of a file."""
-    with closing(connect(":memory:", choose_engine("auto"))) as db:
+    with closing(connect(":memory:")) as db:
         for _, script in read_migrations("engrain.stores.sqlite"):
             for statement in split_statements(script):
                 db.run(statement)

@@ -1,17 +1,16 @@
-"""Connections to SQLite, through apsw or through the standard library, with the same methods and errors."""
+"""A connection to SQLite through apsw, whose every error is one of ours."""
 
 from __future__ import annotations
 
 import errno
 import marshal
-import sqlite3
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import IntEnum
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn, Protocol
+
+import apsw
 
 from engrain.core.errors import (
     BackendMissing,
@@ -28,18 +27,11 @@ from engrain.core.errors import (
     TooLarge,
 )
 
-try:
-    import apsw
-except ImportError:
-    apsw = None  # type: ignore[assignment]
-
 Row = tuple[Any, ...]
 Args = Sequence[Any] | Mapping[str, Any]
-Engine = Literal["auto", "apsw", "stdlib"]
-EngineName = Literal["apsw", "stdlib"]
 
-# Strict tables, and json_each as filters use it.
-OLDEST_SQLITE = (3, 37, 2)
+# Before this version a checkpoint could overwrite frames of the log that were not yet in the file.
+SAFE_WAL_VERSION = (3, 51, 3)
 CLOSED = "this store was closed. Open it again."
 # Checksums lie above it, so that SQLite writes each with six bytes. It stands in a row that has none yet.
 NO_CHECKSUM = 1 << 40
@@ -51,25 +43,13 @@ _ADD_TO_DIGEST = (
 _CACHED_STATEMENTS = 256
 # Measured: half the time of reading 100,000 rows at once, and the garbage collector has nothing to walk through.
 PAGE_ROWS = 512
-_DRIVER_ERRORS: tuple[type[Exception], ...] = (sqlite3.Error, apsw.Error) if apsw else (sqlite3.Error,)
 # A damaged text is not UTF-8, and apsw lets Python's error through.
-_DATA_ERRORS: tuple[type[Exception], ...] = (*_DRIVER_ERRORS, UnicodeDecodeError)
-# Python's own driver says no more than this of an error in a function.
-_DAMAGED = "user-defined function raised exception"
+_DATA_ERRORS = (apsw.Error, UnicodeDecodeError)
 _REPAIR = "Run: engrain doctor. Restore a backup; without one, engrain doctor --rebuild keeps the row as it is now."
-_CLOSED_ERRORS = (sqlite3.ProgrammingError, apsw.ConnectionClosedError) if apsw else (sqlite3.ProgrammingError,)
-
-
-@dataclass(frozen=True, slots=True)
-class EncryptedEngine:
-    """An engine for an encrypted file, with its key."""
-
-    key: str = field(repr=False)  # never shown
-    engine: Engine = "auto"
 
 
 class Action(IntEnum):
-    """Codes of SQLite's authorizer; the same in both drivers."""
+    """Codes of SQLite's authorizer."""
 
     PRAGMA = 19
     READ = 20
@@ -98,32 +78,22 @@ class Insert(NamedTuple):
     read_parameters: Callable[[Mapping[str, Any]], tuple[Any, ...]]
 
 
-def _execute_numbered(raw: sqlite3.Connection, sql: str, args: Any = ()) -> sqlite3.Cursor:
-    """Execute with ?1, ?2 … bound by name: from Python 3.14 on, the standard library takes a sequence for ? only."""
-    if "?1" in sql and not isinstance(args, Mapping):
-        args = {str(number): value for number, value in enumerate(args, 1)}
-    return raw.execute(sql, args)
-
-
 class Connection:
     """One connection, used by one thread at a time. Every error that it raises is an EngrainError."""
 
-    def __init__(self, raw: Any) -> None:
+    def __init__(self, raw: apsw.Connection) -> None:
         self._raw = raw
-        self._execute = partial(_execute_numbered, raw) if isinstance(raw, sqlite3.Connection) else raw.execute
+        self._execute: Callable[..., Any] = raw.execute
         self._has_triggers = False
         # How the rows that this transaction has written change the digests: (scope, difference).
         self.differences: list[tuple[int | None, int]] = []
         self.next_item: int | None = None  # the number for the next new item, if this transaction knows it
         self.models: dict[str, Row] = {}  # number and dimension of models, which are never removed
         self._insert_triggers: Sequence[tuple[str, str]] = ()
-        self._add_function("row_checksum", compute_checksum)
-        self._add_function("checked_row", check_row)
+        self._add_functions({"row_checksum": compute_checksum, "checked_row": check_row}, deterministic=True)
 
-    def _add_function(self, name: str, function: Callable[..., Any], deterministic: bool = True) -> None:
-        if isinstance(self._raw, sqlite3.Connection):
-            self._raw.create_function(name, -1, function, deterministic=deterministic)
-        else:
+    def _add_functions(self, functions: Mapping[str, Callable[..., Any]], deterministic: bool) -> None:
+        for name, function in functions.items():
             self._raw.create_scalar_function(name, function, deterministic=deterministic)
 
     def rows(self, sql: str, args: Args = ()) -> list[Row]:
@@ -241,14 +211,18 @@ class Connection:
         def delete(scope: int | None, checksum: int) -> None:
             note((scope, NO_CHECKSUM - checksum))
 
-        for name, function in (("inserted_row", insert), ("updated_row", update), ("deleted_row", delete)):
-            self._add_function(name, function, deterministic=False)
+        noting: Mapping[str, Callable[..., Any]] = {
+            "inserted_row": insert,
+            "updated_row": update,
+            "deleted_row": delete,
+        }
+        self._add_functions(noting, deterministic=False)
 
     def commit(self) -> None:
         """OutcomeUnknown if the commit may have become durable although it failed."""
         try:
             self._execute("commit")
-        except _DRIVER_ERRORS as exc:
+        except apsw.Error as exc:
             self.models.clear()
             raise make_commit_error(_result_code(exc), str(exc)) from exc
 
@@ -258,16 +232,11 @@ class Connection:
         def decide(action: int, first: str | None, second: str | None, database: str | None, _: str | None) -> int:
             return 0 if allow(action, first, second, database) else 1
 
-        if isinstance(self._raw, sqlite3.Connection):
-            self._raw.set_authorizer(decide)
-        else:
-            self._raw.authorizer = decide
+        self._raw.authorizer = decide
 
     def restrict(self, allow: Permission) -> None:
-        """Do the same, and run one statement a call. The standard library does so anyway."""
+        """Do the same, and run one statement a call."""
         self.authorize(allow)
-        if isinstance(self._raw, sqlite3.Connection):
-            return
         allowed = [""]
 
         def execute(sql: str, args: Args = ()) -> Any:
@@ -279,46 +248,41 @@ class Connection:
 
     @property
     def in_transaction(self) -> bool:
-        return bool(self._raw.in_transaction)
+        return self._raw.in_transaction
 
     @property
     def total_changes(self) -> int:
         """The rows that were changed since the connection was opened."""
-        changes = self._raw.total_changes
-        return int(changes() if callable(changes) else changes)
+        return self._raw.total_changes()
 
     def load_pages(self, content: bytes) -> None:
         """Replace a database in memory."""
         try:
-            if isinstance(self._raw, sqlite3.Connection):
-                self._raw.deserialize(content)
-            else:
-                self._raw.deserialize("main", content)
-        except _DRIVER_ERRORS as exc:
+            self._raw.deserialize("main", content)
+        except apsw.Error as exc:
             self._raise(exc)
 
     def pages(self) -> bytes:
         """All pages as they are now; those of an encrypted file are decrypted."""
         try:
-            return bytes(self._raw.serialize(name="main"))
+            return self._raw.serialize("main")
         except _DATA_ERRORS as exc:
             self._raise(exc)
 
     def close(self) -> None:
         try:
             self._raw.close()
-        except _DRIVER_ERRORS as exc:
+        except apsw.Error as exc:
             raise make_error(_result_code(exc), str(exc)) from exc  # it is closed all the same
 
     def _raise(self, exc: Exception, noted: int = 0) -> NoReturn:
         del self.differences[noted:]  # what a failed statement wrote is undone
         self.models.clear()  # perhaps with the whole transaction
-        if isinstance(exc, UnicodeDecodeError) or _DAMAGED in str(exc):
+        if isinstance(exc, UnicodeDecodeError):
             raise StoreCorrupt(f"a row of the file is damaged ({exc}). {_REPAIR}") from exc
-        if isinstance(exc, _CLOSED_ERRORS) and "closed" in str(exc):
+        if isinstance(exc, apsw.ConnectionClosedError):
             raise StoreClosed(CLOSED) from exc
-        # The standard library does not tell the errno.
-        raise make_error(_result_code(exc), str(exc), getattr(self._raw, "system_errno", 0)) from exc
+        raise make_error(_result_code(exc), str(exc), self._raw.system_errno) from exc
 
 
 def compute_checksum(*values: Any) -> int:
@@ -346,24 +310,17 @@ def read_pages(db: Reader, statement: str, values: Mapping[str, Any]) -> Iterato
             return
 
 
-def connect(location: str, engine: EngineName, key: str | None = None) -> Connection:
+def connect(location: str, key: str | None = None) -> Connection:
     """`location` is a file: URI, or ":memory:". With a key the file is read and written encrypted."""
     if key is not None:
-        require_encryption(engine)
+        require_encryption()
     try:
-        return Connection(_connect_apsw(location, key) if engine == "apsw" else _connect_stdlib(location))
-    except _DRIVER_ERRORS as exc:
+        return Connection(_open_raw(location, key))
+    except apsw.Error as exc:
         raise make_error(_result_code(exc), str(exc)) from exc
 
 
-def _connect_stdlib(location: str) -> sqlite3.Connection:
-    return sqlite3.connect(
-        location, uri=True, isolation_level=None, check_same_thread=False, cached_statements=_CACHED_STATEMENTS
-    )
-
-
-def _connect_apsw(location: str, key: str | None) -> apsw.Connection:
-    """apsw brings an SQLite of its own."""
+def _open_raw(location: str, key: str | None) -> apsw.Connection:
     flags = apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
     raw = apsw.Connection(location, flags=flags, statementcachesize=_CACHED_STATEMENTS)
     # A plan by the statement alone. Otherwise SQLite prepares a join anew whenever its values change: 16 µs, not 3.
@@ -381,24 +338,18 @@ def file_uri(path: Path, mode: Literal["ro", "rw", "rwc"], immutable: bool = Fal
     return f"{path.absolute().as_uri()}?mode={mode}" + ("&immutable=1" if immutable else "")
 
 
-def choose_engine(wanted: Engine) -> EngineName:
-    if wanted == "auto":
-        return "apsw" if apsw else "stdlib"
-    if wanted == "apsw" and not apsw:
-        raise ConfigError('the engine "apsw" is not installed. Run: pip install apsw, or leave the engine to "auto".')
-    return wanted
+def require_safe_version() -> None:
+    """apsw's wheels bring a newer SQLite. A build against the system's library may have an old one."""
+    version = apsw.sqlite_lib_version()
+    if tuple(map(int, version.split("."))) < SAFE_WAL_VERSION:
+        needed = ".".join(map(str, SAFE_WAL_VERSION))
+        raise StoreError(
+            f"SQLite {version} can lose writes; {needed} is needed. Run: pip install --force-reinstall apsw."
+        )
 
 
-def sqlite_version(engine: EngineName) -> tuple[int, ...]:
-    if engine == "stdlib":
-        return sqlite3.sqlite_version_info
-    return tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
-
-
-def require_encryption(engine: EngineName) -> None:
-    """Raise an error that says what to install, unless this engine can encrypt."""
-    if engine == "stdlib":
-        raise ConfigError('the engine "stdlib" cannot encrypt. Leave the engine to "auto", or give no key.')
+def require_encryption() -> None:
+    """Raise an error that says what to install, unless the installed SQLite can encrypt."""
     if hasattr(apsw, "mc_version"):
         return
     from importlib.metadata import PackageNotFoundError, version
@@ -414,7 +365,7 @@ def require_encryption(engine: EngineName) -> None:
     )
 
 
-# Primary result codes of SQLite; the same in both drivers.
+# Primary result codes of SQLite.
 BUSY, LOCKED, NOMEM, READONLY, IOERR, CORRUPT, FULL, CANTOPEN = 5, 6, 7, 8, 10, 11, 13, 14
 PROTOCOL, TOOBIG, CONSTRAINT, NOTADB = 15, 18, 19, 26
 # The index of the log cannot grow. In practice that is a full disk.
@@ -446,8 +397,7 @@ def make_commit_error(code: int | None, message: str) -> EngrainError:
 
 
 def _result_code(exc: Exception) -> int | None:
-    names = ("sqlite_errorcode", "extendedresult", "result")  # of the standard library, then of apsw
-    return next((code for name in names if (code := getattr(exc, name, None))), None)
+    return getattr(exc, "extendedresult", None) or getattr(exc, "result", None)
 
 
 _ERRORS: Mapping[int, tuple[type[EngrainError], str]] = {

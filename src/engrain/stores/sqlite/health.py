@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import apsw
+
 from engrain.core.errors import EngrainError, ReadOnlyStore
 from engrain.core.identity import Scope
 from engrain.core.model.items import Words
@@ -17,11 +19,11 @@ from engrain.core.model.queries import Finding, StoreStatus
 from engrain.core.text.passages import index_words
 from engrain.ports.storage import check_owners, is_open_to_others, on_encrypted_disk
 from engrain.stores.sqlite.checksums import accept_rows, build_counter_raise, find_damage
-from engrain.stores.sqlite.connection import Connection, Row, sqlite_version
+from engrain.stores.sqlite.connection import Connection, Row
 from engrain.stores.sqlite.dialect import IndexRows, SqliteDialect
 from engrain.stores.sqlite.index.view import IndexCache
 from engrain.stores.sqlite.migrate import latest_version
-from engrain.stores.sqlite.opening import SAFE_WAL_VERSION, StoreFile
+from engrain.stores.sqlite.opening import StoreFile
 from engrain.stores.sqlite.schema import LIST_OBJECTS, find_fault
 from engrain.stores.sqlite.syntax import MODEL_SHIFT, load_sql
 from engrain.stores.sqlite.writer import WriteQueue
@@ -61,8 +63,7 @@ class Health:
             purge_pending=bool(pending),
             records=records,
             details={
-                "engine": self._file.engine,
-                "sqlite": self._file.version,
+                "sqlite": apsw.sqlite_lib_version(),
                 "journal": self._file.journal,
                 "encrypted": self._file.key is not None,
             },
@@ -142,11 +143,7 @@ class Health:
         return count
 
     def _check_engine(self) -> Finding:
-        what = f"SQLite {self._file.version} by {self._file.engine}, journal: {self._file.journal}"
-        # A sound engine may lack its log because of the file system, which has a finding of its own.
-        if not self._file.no_wal or sqlite_version(self._file.engine) >= SAFE_WAL_VERSION:
-            return Finding("engine", "pass", what)
-        return Finding("engine", "warn", f"{what}; {self._file.no_wal}", "`pip install -U apsw`")
+        return Finding("engine", "pass", f"SQLite {apsw.sqlite_lib_version()}, journal: {self._file.journal}")
 
     def _check_disk(self) -> Iterator[Finding]:
         if self._file.path is None:
@@ -210,7 +207,7 @@ def _check_schema(db: Connection, file: StoreFile) -> Finding:
     ((version,),) = db.rows("pragma user_version")
     if version != latest_version():
         return Finding("schema", "fail", f"version {version}", "restart the program; it brings the store up to date")
-    if fault := find_fault(db.rows(LIST_OBJECTS), file.engine, version):
+    if fault := find_fault(db.rows(LIST_OBJECTS), version):
         return Finding("schema", "fail", fault, "restore a backup; or undo the change with the sqlite3 program")
     return Finding("schema", "pass", f"version {version}, with every table, index and trigger as engrain makes them")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from engrain.core.errors import EngrainError, NewerStore, NotADatabase, OlderStore, StoreError
 from engrain.stores.relational.statements import read_migrations
 from engrain.stores.sqlite.checksums import replace_meta, seal_rows, split_statements
-from engrain.stores.sqlite.connection import Connection, EngineName, connect
+from engrain.stores.sqlite.connection import Connection, connect
 from engrain.stores.sqlite.lock import FileLock
 from engrain.stores.sqlite.opening import StoreFile, sync_folder, write_copy
 
@@ -36,7 +36,7 @@ def create_file(file: StoreFile) -> None:
     if file.path is None or file.key is not None or file.path.exists():
         return
     new = file.sibling(f"-new-{os.getpid()}-{threading.get_ident()}")
-    content = bytearray(_build_content(file.engine))
+    content = bytearray(_build_content())
     # Format versions 18 and 19 of the header say which journal the file has.
     content[18:20] = b"\2\2" if file.journal == "wal" else b"\1\1"
     with suppress(OSError):
@@ -51,17 +51,17 @@ def create_file(file: StoreFile) -> None:
             new.unlink(missing_ok=True)
 
 
-def _build_content(engine: EngineName) -> bytes:
+def _build_content() -> bytes:
     """The content of a new store, with a key of its own."""
-    with closing(connect(":memory:", engine)) as db:
-        db.load_pages(_build_template(engine, load_migrations()))
+    with closing(connect(":memory:")) as db:
+        db.load_pages(_build_template(load_migrations()))
         replace_meta(db, "key", secrets.token_hex(32))
         return db.pages()
 
 
 @cache
-def _build_template(engine: EngineName, scripts: tuple[tuple[int, str], ...]) -> bytes:
-    with closing(connect(":memory:", engine)) as db:
+def _build_template(scripts: tuple[tuple[int, str], ...]) -> bytes:
+    with closing(connect(":memory:")) as db:
         run_migrations(db, scripts)
         seal_rows(db)
         return db.pages()

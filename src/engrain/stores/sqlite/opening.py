@@ -8,7 +8,6 @@ import re
 import stat
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,25 +16,12 @@ from typing import Literal
 from urllib.parse import quote
 
 from engrain.core.errors import EngrainError, InvalidInput, NotADatabase, ReadOnlyStore, StoreError, WrongKey
-from engrain.stores.sqlite.connection import (
-    OLDEST_SQLITE,
-    Connection,
-    EncryptedEngine,
-    Engine,
-    EngineName,
-    choose_engine,
-    connect,
-    file_uri,
-    require_encryption,
-    sqlite_version,
-)
+from engrain.stores.sqlite.connection import Connection, connect, file_uri, require_encryption, require_safe_version
 from engrain.stores.sqlite.journals import check_journal
 
 Journal = Literal["wal", "truncate", "memory"]
 FileIdentity = tuple[int, int]
 
-# Before this version a checkpoint could overwrite frames of the log that were not yet in the file.
-SAFE_WAL_VERSION = (3, 51, 3)
 BUSY_MILLISECONDS = 10_000
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 # A write-ahead log needs shared memory, which does not reach across machines.
@@ -54,17 +40,12 @@ class StoreFile:
     """A file that can be opened, and how. `no_wal` says why it has no write-ahead log."""
 
     path: Path | None
-    engine: EngineName
     journal: Journal
     read_only: bool = False
     immutable: bool = False
     no_wal: str = ""
     remote: bool = False
     key: str | None = field(default=None, repr=False)  # never shown
-
-    @property
-    def version(self) -> str:
-        return _format_version(sqlite_version(self.engine))
 
     def explain_read_only(self) -> str:
         if self.path is None or all(os.access(path, os.W_OK) for path in (self.path, self.path.parent)):
@@ -96,26 +77,23 @@ class StoreFile:
         return sorted(path for path in similar if _OWN_COPY.fullmatch(path.name[start:]))
 
 
-def inspect_path(location: str | os.PathLike[str], engine: Engine | EncryptedEngine, read_only: bool) -> StoreFile:
+def inspect_path(location: str | os.PathLike[str], read_only: bool, key: str | None = None) -> StoreFile:
     """Decide how to open a path. A path that cannot be a store is an error."""
-    key = check_key(engine.key) if isinstance(engine, EncryptedEngine) else None
-    name = choose_engine(engine.engine if isinstance(engine, EncryptedEngine) else engine)
-    if sqlite_version(name) < OLDEST_SQLITE:
-        raise StoreError(f"SQLite {_format_version(sqlite_version(name))} is too old. Run: pip install apsw.")
+    require_safe_version()
+    if key is not None:
+        check_key(key)
     if os.fspath(location) == ":memory:":
-        return StoreFile(None, name, "memory")
+        return StoreFile(None, "memory")
     path = Path(os.path.realpath(os.path.expanduser(os.fspath(location))))
     network = _find_network_type(path)
-    no_wal = _explain_no_wal(network, name)
+    no_wal = f"the file is on a network file system ({network}), so the rollback journal is used." if network else ""
     try:
         _check_path(path, read_only)
         check_journal(path, has_log=not no_wal)
     except OSError as exc:
         raise StoreError(f"{path} cannot be looked at: {exc.strerror}.") from exc
-    if no_wal and sqlite_version(name) < SAFE_WAL_VERSION:
-        warnings.warn(f"engrain: {no_wal} Writes are safe but slower. Run: pip install -U apsw.", stacklevel=4)
     journal: Journal = "truncate" if no_wal else "wal"
-    return StoreFile(path, name, journal, read_only, no_wal=no_wal, remote=bool(network), key=key)
+    return StoreFile(path, journal, read_only, no_wal=no_wal, remote=bool(network), key=key)
 
 
 def check_key(key: object) -> str:
@@ -145,20 +123,6 @@ def _check_files_beside(path: Path) -> None:
         beside = path.with_name(path.name + end)
         if (beside.is_symlink() or beside.exists()) and not stat.S_ISREG(beside.lstat().st_mode):
             raise NotADatabase(f"{beside} is not a plain file: engrain did not make it. Move it away.")
-
-
-def _explain_no_wal(network: str, engine: EngineName) -> str:
-    version = sqlite_version(engine)
-    if version < SAFE_WAL_VERSION:
-        return (
-            f"SQLite {_format_version(version)} can lose writes with a write-ahead log "
-            f"(needs {_format_version(SAFE_WAL_VERSION)}), so the rollback journal is used."
-        )
-    return f"the file is on a network file system ({network}), so the rollback journal is used." if network else ""
-
-
-def _format_version(version: tuple[int, ...]) -> str:
-    return ".".join(map(str, version))
 
 
 def _find_network_type(path: Path) -> str:
@@ -214,9 +178,9 @@ def open_connection(file: StoreFile, create: bool = False) -> Connection:
     if create and file.path is not None:
         if file.key is not None:
             # Before the file exists: the next caller without a key would fill it unencrypted.
-            require_encryption(file.engine)
+            require_encryption()
         _create_private_file(file.path)
-    db = connect(where, file.engine, file.key)
+    db = connect(where, file.key)
     try:
         if file.key is not None:
             _check_key_fits(db, file, where)
@@ -277,7 +241,7 @@ def _check_key_fits(db: Connection, file: StoreFile, where: str) -> None:
 
 def _is_unencrypted(where: str, file: StoreFile) -> bool:
     try:
-        with contextlib.closing(connect(where, file.engine)) as db:
+        with contextlib.closing(connect(where)) as db:
             db.rows("select count(*) from sqlite_master")
     except EngrainError:
         return False
@@ -341,18 +305,17 @@ def ensure_readable(file: StoreFile) -> StoreFile:
 
 def as_immutable(file: StoreFile, reason: str = "") -> StoreFile:
     """The same file, to be read as bytes that nobody changes."""
-    return StoreFile(file.path, file.engine, "truncate", read_only=True, immutable=True, no_wal=reason, key=file.key)
+    return StoreFile(file.path, "truncate", read_only=True, immutable=True, no_wal=reason, key=file.key)
 
 
-def find_engine(path: Path, engine: Engine, keys: Iterable[str | None]) -> Engine | EncryptedEngine:
-    """The engine with the first key that opens the store; None is no key. The error is that of the first key."""
+def find_key(path: Path, keys: Iterable[str | None]) -> str | None:
+    """The first key that opens the store; None is no key. The error is that of the first key."""
     errors: list[StoreError] = []
     for key in dict.fromkeys(keys):
-        found = engine if key is None else EncryptedEngine(key, engine)
         try:
-            open_connection(inspect_path(path, found, read_only=True)).close()
+            open_connection(inspect_path(path, read_only=True, key=key)).close()
         except (WrongKey, NotADatabase) as exc:
             errors.append(exc)
         else:
-            return found
+            return key
     raise errors[0]

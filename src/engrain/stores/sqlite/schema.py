@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from engrain.core.errors import SchemaMismatch
 from engrain.stores.sqlite import migrate
-from engrain.stores.sqlite.connection import Action, Connection, EngineName, Row, connect
+from engrain.stores.sqlite.connection import Action, Connection, Row, connect
 from engrain.stores.sqlite.opening import StoreFile, open_connection
 
 LIST_OBJECTS = "select type, name, tbl_name, sql, rootpage from sqlite_schema"
@@ -38,17 +38,17 @@ def check_schema(rows: Sequence[Row], file: StoreFile, version: int) -> None:
 
     A trigger, a view or a table of somebody else could copy what is written, or keep what is forgotten.
     """
-    if fault := find_fault(rows, file.engine, version):
+    if fault := find_fault(rows, version):
         raise SchemaMismatch(
             f"{file.path}: {fault}. Nothing in it was run. Restore a backup; or, if you know who changed the file, "
             "undo it with the sqlite3 program."
         )
 
 
-def find_fault(rows: Sequence[Row], engine: EngineName, version: int) -> str | None:
+def find_fault(rows: Sequence[Row], version: int) -> str | None:
     """The first difference from our own schema, as a sentence. The rows are those of LIST_OBJECTS."""
     found, pages = _read_objects(rows)
-    expected = load_objects(engine, version)
+    expected = load_objects(version)
     if set(found) == expected and len(found) == len(expected):
         shared = len(set(pages)) < len(pages) or min(pages) <= 1
         return "two tables or indexes begin on the same page" if shared else None
@@ -81,21 +81,21 @@ def _collapse_spaces(sql: str) -> str:
 
 
 @cache
-def _build_objects(engine: EngineName, scripts: tuple[tuple[int, str], ...]) -> frozenset[SchemaObject]:
-    with closing(connect(":memory:", engine)) as db:
+def _build_objects(scripts: tuple[tuple[int, str], ...]) -> frozenset[SchemaObject]:
+    with closing(connect(":memory:")) as db:
         migrate.run_migrations(db, scripts)
         return frozenset(_read_objects(db.rows(LIST_OBJECTS))[0])
 
 
-def load_objects(engine: EngineName, version: int | None = None) -> frozenset[SchemaObject]:
+def load_objects(version: int | None = None) -> frozenset[SchemaObject]:
     """The objects that our own migrations make, up to a version."""
     scripts = migrate.load_migrations()
-    return _build_objects(engine, tuple(script for script in scripts if version is None or script[0] <= version))
+    return _build_objects(tuple(script for script in scripts if version is None or script[0] <= version))
 
 
-def list_tables(engine: EngineName, version: int) -> list[str]:
+def list_tables(version: int) -> list[str]:
     """The names of our own tables: no name is ever taken out of a file."""
-    tables = (object_.name for object_ in load_objects(engine, version) if object_.type == "table")
+    tables = (object_.name for object_ in load_objects(version) if object_.type == "table")
     return sorted(name for name in tables if not name.startswith("sqlite_"))
 
 

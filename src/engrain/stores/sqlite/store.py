@@ -25,7 +25,7 @@ from engrain.stores.relational.writes import ItemWrites
 from engrain.stores.sqlite.backup import Backups, remove_killed_restore
 from engrain.stores.sqlite.checkpoint import Checkpointer, start_log
 from engrain.stores.sqlite.checksums import build_commit_count
-from engrain.stores.sqlite.connection import CLOSED, Connection, EncryptedEngine, Engine
+from engrain.stores.sqlite.connection import CLOSED, Connection
 from engrain.stores.sqlite.dialect import SqliteDialect
 from engrain.stores.sqlite.erasure import SqliteErasures
 from engrain.stores.sqlite.health import Health
@@ -63,13 +63,13 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Requests, Sessions, Du
         *,
         clock: Clock = system_clock,
         ids: IdSource | None = None,
-        engine: Engine | EncryptedEngine = "auto",
+        key: str | None = None,
         read_only: bool = False,
         cache_bytes: int = INDEX_BYTES,
     ) -> None:
         self._clock = clock
         self.ids: IdSource = ids or SortableIds()
-        self._file = ensure_readable(inspect_path(location, engine, read_only))
+        self._file = ensure_readable(inspect_path(location, read_only, key))
         # A read-only store never takes the lock, but counts as a user of the file.
         self._lock = FileLock(self._file.sibling("-lock")) if self._file.path else None
         self._name = str(self._file.path)
@@ -86,7 +86,7 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Requests, Sessions, Du
         self.in_transaction, self.on_snapshot = self.dialect.in_transaction, self.dialect.on_snapshot
         self.pin_snapshot = self.dialect.pin_snapshot
         # Nothing of an encrypted file is written elsewhere.
-        may_map = self._file.path and not self._file.read_only and not isinstance(engine, EncryptedEngine)
+        may_map = self._file.path and not self._file.read_only and key is None
         folder = str(self._file.path.parent) if self._file.path and may_map else None
         self.index = IndexCache(self.snapshot, self.dialect.find_time, cache_bytes, folder)
         self.nearest, self.cosines = self.index.nearest, self.index.cosines
