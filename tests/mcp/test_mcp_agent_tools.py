@@ -68,6 +68,27 @@ def test_an_agent_calls_the_tools_of_a_server_over_http(tmp_path: Path, with_key
         assert "4711" in calls[1].result
 
 
+DYING = """
+import os
+from mcp.server import MCPServer
+server = MCPServer("dying")
+@server.tool()
+def die() -> str:
+    os._exit(1)
+server.run()
+"""
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_server_that_dies_or_is_left_is_a_typed_error() -> None:
+    with mcp_tools([sys.executable, "-c", DYING]) as (die,):
+        for _ in range(2):
+            with pytest.raises(McpServerFailed, match="die failed: Connection closed"):
+                die.function()
+    with pytest.raises(McpServerFailed, match="block has ended"):
+        die.function()
+
+
 def test_a_wrong_key_is_a_typed_error(tmp_path: Path) -> None:
     wrong = {"Authorization": "Bearer wrong"}
     with http_server(tmp_path) as server, pytest.raises(McpServerFailed), mcp_tools(server.url, headers=wrong):
