@@ -26,6 +26,8 @@ from engrain import (
     InvalidInput,
     Memory,
     ModelFailed,
+    NotFound,
+    RecordDraft,
     TextDelta,
     TooLarge,
     ToolStarted,
@@ -250,11 +252,27 @@ def test_a_message_and_its_attachments_are_kept_together_or_not_at_all(memory: M
     assert memory.records.keys("attachments") == []
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [{"bytes": "many"}, {"bytes": -1}, {"media_type": "text/html"}, {"sha256": 7}, {"name": None}, {"name": ""}],
+)
+def test_wrong_references_in_metadata_do_not_stop_a_turn(memory: Memory, wrong: dict[str, Any]) -> None:
+    body = Attachment(b"\x89PNG bytes", "image/png", "cat.png")
+    reference = {**body.reference, **wrong}
+    memory.add_message("user", "Look.", metadata={"attachments": [reference, "x", None]})
+    message = memory.conversation.last(1)[0]
+    memory.records.write("attachments", [RecordDraft((str(message.id), body.hash), body.body)])
+    model = Scripted("All right.")
+    assert AgentWithMemory(memory, model).run("And now?").text == "All right."
+    shown = [one for ask in model.asked for said in ask.messages for one in said.attachments]
+    assert len(shown) == (1 if wrong == {"name": ""} else 0)
+
+
 @pytest.mark.parametrize("value", ["notes.txt", "missing.png", Path("folder.pdf")])
 def test_a_file_that_cannot_be_attached_is_an_error(memory: Memory, tmp_path: Path, value: Any) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     (tmp_path / "folder.pdf").mkdir()
-    with pytest.raises(InvalidInput):
+    with pytest.raises((InvalidInput, NotFound)):
         AgentWithMemory(memory, Scripted()).run("What is it?", attachments=[tmp_path / value])
     with pytest.raises(InvalidInput):
         Attachment(b"", "image/png")
