@@ -13,7 +13,7 @@ import pytest
 from agent_kit import Scripted, model_on, says, told
 from engrain_conformance.embedder import HashEmbedder
 from pydantic import BaseModel
-from wire_server import Says, WireServer
+from wire_server import Says, WireServer, stream_anthropic, stream_openai, streams
 
 from engrain import (
     AgentReply,
@@ -121,6 +121,21 @@ def test_a_model_that_cannot_stream_gives_its_text_in_one_piece(colour: str, pat
 def test_a_failure_is_raised_where_the_stream_is_read(colour: str, path: Path) -> None:
     with pytest.raises(ModelFailed, match="no more"):
         run_stream(colour, path, Scripted(ModelFailed("no more")))
+
+
+@pytest.mark.parametrize("kind", ["anthropic", "openai"])
+def test_a_stream_that_breaks_off_leaves_the_question_and_no_half_answer(kind: str, memory: Memory) -> None:
+    with WireServer() as server:
+        whole = (server._anthropic if kind == "anthropic" else server._openai)(Says("It is in Quito."), {"model": "m"})
+        events = (stream_anthropic if kind == "anthropic" else stream_openai)(whole)
+        server.script = [streams(*events[:5]), Says("It is in Lima.")]
+        agent = AgentWithMemory(memory, model_on(kind, server))
+        with pytest.raises(ModelFailed, match="broke off"):
+            list(agent.run("Where is it?", stream=True))
+        asked, failure = memory.conversation.last(9)
+        assert (asked.text, failure.event) == ("Where is it?", "error")
+        assert agent.run("Where is it?").text == "It is in Lima."
+    assert (agent.status()["calls"], agent.status()["failures"]) == (2, 1)
 
 
 def test_a_closed_stream_stops_the_answer_and_frees_the_agent(memory: Memory) -> None:
