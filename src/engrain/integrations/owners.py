@@ -54,11 +54,14 @@ class Owners:
             return self._memory
         user = self.find_user(what)
         if not user:
-            raise InvalidInput(f"user_of found no user in {what!r:.200}. Pass the user with every call.")
+            raise _no_user_error(what)
         return self._memory.memory(user=user, agent=self._agent, tenant=self._tenant)
 
     def find_user(self, what: Any) -> str | None:
-        return self._user_of(what) if self._user_of else None
+        try:
+            return self._user_of(what) if self._user_of else None
+        except LookupError as exc:  # a config or a namespace without the user
+            raise _no_user_error(what) from exc
 
     def list_all(self, space: str, *prefixes: RecordKey) -> list[Memory]:
         """Return the memories of everybody who has records under one of these prefixes."""
@@ -68,3 +71,7 @@ class Owners:
         found = [scope for one in prefixes for scope in store.find_records(space, one, tenant=self._tenant)]
         own = [scope for scope in dict.fromkeys(found) if scope.agent == self._agent]
         return [store.memory(user=scope.user, agent=scope.agent, tenant=scope.tenant) for scope in own]
+
+
+def _no_user_error(what: Any) -> InvalidInput:
+    return InvalidInput(f"user_of found no user in {str(what)[:200]}. Pass the user with every call.")
