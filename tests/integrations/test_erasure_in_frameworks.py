@@ -1,4 +1,4 @@
-"""Erasing a user leaves no byte of what any adapter keeps, and everything of other users."""
+"""Every adapter: an erased user leaves no byte, others everything; stores of asyncio are taken too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from engrain_conformance.embedder import HashEmbedder
 from integration_kit import Figures, count_bytes, is_installed
 
-from engrain import Memory, Store
+from engrain import AsyncStore, InvalidInput, Memory, Store
+from engrain.integrations.owners import Owners, open_memory, open_store
 
 Fill = Callable[[Store, Memory, str], Any]
 
@@ -143,3 +144,23 @@ def test_erasing_a_user_leaves_no_byte(module: str, tmp_path: Path, figures: Fig
         assert count_bytes(tmp_path, "zephyrquokka-ana") == 0
         assert count_bytes(tmp_path, "zephyrquokka-ben") > 0
     figures.show("bytes of a user in the files after `erase`", "sqlite", 0)
+
+
+@pytest.mark.parametrize("module", FILL)
+def test_a_store_of_asyncio_is_taken_too(module: str, tmp_path: Path) -> None:
+    if not is_installed(module):
+        pytest.skip("make test-integrations runs it")
+    store: Any = AsyncStore(tmp_path / "agent.db", embedder=HashEmbedder())
+    FILL[module](store, store.memory(user="ana"), "zephyrquokka")
+    asyncio.run(store.close())
+    assert count_bytes(tmp_path, "zephyrquokka") > 0
+
+
+@pytest.mark.parametrize("open_it", [open_memory, open_store, lambda value: Owners(value, None)])
+def test_anything_else_is_refused_with_what_is_meant(open_it: Any, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"give a (Memory|Store), such as .*, not str"):
+        open_it("agent.db")
+    store = AsyncStore(tmp_path / "agent.db", embedder=HashEmbedder())
+    assert isinstance(open_store(store), Store)
+    assert isinstance(open_memory(store.memory(user="ana")), Memory)
+    asyncio.run(store.close())

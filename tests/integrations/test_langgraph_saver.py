@@ -252,6 +252,8 @@ def test_a_thread_belongs_to_its_user(store: Store) -> None:
     assert store.find_records(SPACE, (CHECKPOINT, "t")) == [Scope(user="ana")]
     with pytest.raises(InvalidInput):
         saver.get_tuple(config(user_id=""))
+    with pytest.raises(InvalidInput, match="user_of found no user"):
+        EngrainSaver(store, user_of=lambda config: config["configurable"]["user_id"]).get_tuple(config())
     with pytest.raises(InvalidInput):
         EngrainSaver(store)
     with pytest.raises(InvalidInput):

@@ -205,6 +205,9 @@ def test_a_namespace_belongs_to_its_user_and_goes_with_it(tmp_path: Path) -> Non
         assert opened.memory(user="ben").recall("tea").hits[0].item.text.count("ben")
         with pytest.raises(InvalidInput):
             store.put(("notes",), "1", {})
+        strict = EngrainStore(opened, user_of=lambda namespace: namespace[1])
+        with pytest.raises(InvalidInput, match=r"user_of found no user in \('notes',\)"):
+            strict.search(("notes",), query="tea")
         assert opened.erase(user="ana").receipt
         assert count_bytes(tmp_path, "zephyrquokka-ana") == 0
         assert [one.namespace for one in store.search(("notes",))] == [("notes", "ben")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from engrain_conformance.embedder import HashEmbedder
 from mcp_kit import SOURCES, http_server
 
-from engrain import AgentWithMemory, McpServerFailed, Memory, mcp_tools
+from engrain import AgentWithMemory, AsyncAgentWithMemory, AsyncMemory, McpServerFailed, Memory, mcp_tools
 from engrain.core.identity import Scope
 from engrain.core.model.messages import ChatReply, ChatRequest, ToolCall
 from engrain.server.access import OpenAccess
@@ -27,6 +28,16 @@ class Scripted:
             return ChatReply("done", (), "end", self.name)
         name, arguments = self.calls.pop(0)
         return ChatReply("", (ToolCall("c", name, arguments),), "tools", self.name)
+
+
+class Parallel(Scripted):
+    """Asks three things in its first reply."""
+
+    def reply(self, ask: ChatRequest) -> ChatReply:
+        if ask.messages[-1].role == "tool":
+            return ChatReply("done", (), "end", self.name)
+        calls = [ToolCall(f"c{n}", "recall", {"query": f"note {n}"}) for n in range(3)]
+        return ChatReply("", tuple(calls), "tools", self.name)
 
 
 def command(store: Path) -> list[str]:
@@ -66,6 +77,37 @@ def test_an_agent_calls_the_tools_of_a_server_over_http(tmp_path: Path, with_key
             calls = AgentWithMemory(memory, model, tools).run("Note the gate code.").calls
         assert [call.failed for call in calls] == [False, False]
         assert "4711" in calls[1].result
+
+
+def test_an_async_agent_calls_tools_at_once(tmp_path: Path) -> None:
+    async def use() -> list[str]:
+        with mcp_tools(command(tmp_path / "other.db"), env={"PYTHONPATH": SOURCES}) as tools:
+            async with AsyncMemory(tmp_path / "agent.db", user="ana", embedder=HashEmbedder()) as memory:
+                agent = AsyncAgentWithMemory(memory, Parallel(), tools)
+                return [call.result for call in (await agent.run("What is noted?")).calls if not call.failed]
+
+    assert len(asyncio.run(use())) == 3
+
+
+DYING = """
+import os
+from mcp.server import MCPServer
+server = MCPServer("dying")
+@server.tool()
+def die() -> str:
+    os._exit(1)
+server.run()
+"""
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_server_that_dies_or_is_left_is_a_typed_error() -> None:
+    with mcp_tools([sys.executable, "-c", DYING]) as (die,):
+        for _ in range(2):
+            with pytest.raises(McpServerFailed, match="die failed: Connection closed"):
+                die.function()
+    with pytest.raises(McpServerFailed, match="block has ended"):
+        die.function()
 
 
 def test_a_wrong_key_is_a_typed_error(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from agent_kit import Scripted, model_on, says, told
 from engrain_conformance.embedder import HashEmbedder
 from pydantic import BaseModel
-from wire_server import Says, WireServer
+from wire_server import Says, WireServer, stream_anthropic, stream_openai, streams
 
 from engrain import (
     AgentReply,
@@ -26,6 +26,8 @@ from engrain import (
     InvalidInput,
     Memory,
     ModelFailed,
+    NotFound,
+    RecordDraft,
     TextDelta,
     TooLarge,
     ToolStarted,
@@ -119,6 +121,21 @@ def test_a_model_that_cannot_stream_gives_its_text_in_one_piece(colour: str, pat
 def test_a_failure_is_raised_where_the_stream_is_read(colour: str, path: Path) -> None:
     with pytest.raises(ModelFailed, match="no more"):
         run_stream(colour, path, Scripted(ModelFailed("no more")))
+
+
+@pytest.mark.parametrize("kind", ["anthropic", "openai"])
+def test_a_stream_that_breaks_off_leaves_the_question_and_no_half_answer(kind: str, memory: Memory) -> None:
+    with WireServer() as server:
+        whole = (server._anthropic if kind == "anthropic" else server._openai)(Says("It is in Quito."), {"model": "m"})
+        events = (stream_anthropic if kind == "anthropic" else stream_openai)(whole)
+        server.script = [streams(*events[:5]), Says("It is in Lima.")]
+        agent = AgentWithMemory(memory, model_on(kind, server))
+        with pytest.raises(ModelFailed, match="broke off"):
+            list(agent.run("Where is it?", stream=True))
+        asked, failure = memory.conversation.last(9)
+        assert (asked.text, failure.event) == ("Where is it?", "error")
+        assert agent.run("Where is it?").text == "It is in Lima."
+    assert (agent.status()["calls"], agent.status()["failures"]) == (2, 1)
 
 
 def test_a_closed_stream_stops_the_answer_and_frees_the_agent(memory: Memory) -> None:
@@ -250,11 +267,27 @@ def test_a_message_and_its_attachments_are_kept_together_or_not_at_all(memory: M
     assert memory.records.keys("attachments") == []
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [{"bytes": "many"}, {"bytes": -1}, {"media_type": "text/html"}, {"sha256": 7}, {"name": None}, {"name": ""}],
+)
+def test_wrong_references_in_metadata_do_not_stop_a_turn(memory: Memory, wrong: dict[str, Any]) -> None:
+    body = Attachment(b"\x89PNG bytes", "image/png", "cat.png")
+    reference = {**body.reference, **wrong}
+    memory.add_message("user", "Look.", metadata={"attachments": [reference, "x", None]})
+    message = memory.conversation.last(1)[0]
+    memory.records.write("attachments", [RecordDraft((str(message.id), body.hash), body.body)])
+    model = Scripted("All right.")
+    assert AgentWithMemory(memory, model).run("And now?").text == "All right."
+    shown = [one for ask in model.asked for said in ask.messages for one in said.attachments]
+    assert len(shown) == (1 if wrong == {"name": ""} else 0)
+
+
 @pytest.mark.parametrize("value", ["notes.txt", "missing.png", Path("folder.pdf")])
 def test_a_file_that_cannot_be_attached_is_an_error(memory: Memory, tmp_path: Path, value: Any) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     (tmp_path / "folder.pdf").mkdir()
-    with pytest.raises(InvalidInput):
+    with pytest.raises((InvalidInput, NotFound)):
         AgentWithMemory(memory, Scripted()).run("What is it?", attachments=[tmp_path / value])
     with pytest.raises(InvalidInput):
         Attachment(b"", "image/png")

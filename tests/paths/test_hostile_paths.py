@@ -17,6 +17,7 @@ import pytest
 from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory, Store
+from engrain.agent.attachments import parse_attachments
 from engrain.bench.recall import read_folder
 from engrain.bench.scripts import read_script
 from engrain.cli.main import root
@@ -245,6 +246,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "spooled event": take_spooled,
     "state of the hook": lambda path: read_breaker(str(path)) == (0, 0.0) and refuse("it counts as none"),
     "backup of a client's settings": plan_disconnect,
+    "attachment": lambda path: parse_attachments([path.rename(path.with_name("photo.png"))]),
 }
 
 
@@ -285,8 +287,9 @@ def run_here(work: Callable[[], object]) -> str:
     return OK
 
 
-# A page of a mirror and rules are any text. For the doctor, a backup without its manifest is none.
-ACCEPTED = {(reader, what) for reader in ("page of a mirror", "rules of a repository") for what in CONTENTS}
+# These are any text or bytes. For the doctor, a backup without its manifest is none.
+ANY_CONTENT = ("page of a mirror", "rules of a repository", "attachment")
+ACCEPTED = {(reader, what) for reader in ANY_CONTENT for what in CONTENTS}
 ACCEPTED -= {("page of a mirror", "bytes that are no text"), ("page of a mirror", "NULs")}
 ACCEPTED |= {("manifest for the doctor", what) for what in (*SPECIAL, *CONTENTS)}
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at the memory that Linux counts")

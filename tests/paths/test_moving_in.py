@@ -302,6 +302,19 @@ def test_imported_facts_that_name_the_user_reach_the_profile(memory: Memory, tmp
     assert str(memory.load(tmp_path / name).added) == "0"
 
 
+def test_what_an_assistant_said_is_not_about_the_user(memory: Memory, tmp_path: Path) -> None:
+    """As mem0 2.2 returns it: `add(messages, infer=False)` keeps both sides of a conversation."""
+    common = {"hash": "0", "metadata": None, "created_at": "2026-01-02T03:04:05+00:00", "user_id": "ana", "run_id": "r"}
+    said = [{"id": "1", "memory": "I work as a nurse.", "role": "user", **common}]
+    said += [{"id": "2", "memory": "Noted.", "role": "assistant", **common}]
+    path = tmp_path / "mem0.json"
+    path.write_text(json.dumps({"results": said}))
+    assert memory.load(path).added == 2
+    assert [item.text for item in memory.sessions.collect_profile()] == ["I work as a nurse."]
+    answer = next(item for item in memory.list() if item.text == "Noted.")
+    assert answer.metadata["role"] == "assistant"
+
+
 def test_statements_of_imported_conversations_reach_the_profile(memory: Memory, tmp_path: Path) -> None:
     said = {"uuid": "m", "sender": "human", "text": "I am allergic to nuts.", "created_at": "2026-01-02T03:04:05Z"}
     path = tmp_path / "conversations.json"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -105,6 +107,48 @@ def test_a_service_that_does_not_stream_is_read_whole(server: WireServer, kind: 
     pieces: list[str] = []
     assert model_on(kind, server).reply(replace(ASK, on_text=pieces.append)).text == "All at once."
     assert pieces == ["All at once."]
+
+
+@pytest.mark.parametrize(("kind", "before_first_event"), [("anthropic", False), ("openai", True)])
+def test_a_stream_that_drips_for_ever_is_given_up_in_time(
+    server: WireServer, kind: str, before_first_event: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "STREAM_SECONDS", 2.5)
+    events = [] if before_first_event else list_events(server, kind, Says("A whole answer."))[:3]
+    start = streams(*events)
+    server.script = [replace(start, content=start.content + b": still here\n\n" * 5_000, drip=0.002)]
+    started = time.monotonic()
+    with pytest.raises(ModelFailed, match=r"did not end its answer within 2\.5 s"):
+        model_on(kind, server).reply(replace(ASK, on_text=len, timeout=2.0))
+    assert time.monotonic() - started < 50
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("error", [KeyError("mine"), TypeError("mine"), ValueError("mine")])
+def test_an_error_of_the_listener_is_not_taken_for_one_of_the_service(
+    server: WireServer, kind: str, error: Exception
+) -> None:
+    def listen(piece: str) -> None:
+        raise error
+
+    server.script = [Says("A whole answer.")]
+    with pytest.raises(type(error), match="mine"):
+        model_on(kind, server).reply(replace(ASK, on_text=listen))
+
+
+# Streams in the forms that services send, made up. Each has a text, two calls and 7 tokens.
+FORMS = sorted((Path(__file__).parent / "streams").glob("*.sse"))
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.stem)
+def test_streams_in_the_forms_of_several_services_are_read(server: WireServer, form: Path) -> None:
+    server.script = [Sends(200, form.read_bytes(), {"Content-Type": "text/event-stream; charset=utf-8"})]
+    pieces: list[str] = []
+    reply = model_on(form.stem.partition("-")[0], server).reply(replace(ASK, on_text=pieces.append))
+    assert (reply.text, "".join(pieces), reply.stop) == ("One moment.", "One moment.", "tools")
+    assert [(call.id, call.arguments) for call in reply.calls] == [("a", {"what": "tea"}), ("b", {})]
+    assert (reply.tokens_in, reply.tokens_out) == (3, 4)
 
 
 @pytest.mark.parametrize("kind", KINDS)

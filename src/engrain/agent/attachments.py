@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engrain.core.errors import InvalidInput
 from engrain.core.model.messages import Attachment, Message
-from engrain.core.model.records import ATTACHMENTS, RecordDraft
+from engrain.core.model.records import ATTACHMENTS, MAX_BODY, RecordDraft
+from engrain.ports.plain_files import read_plain
 
 if TYPE_CHECKING:
     from engrain.memory import Memory
 
 METADATA_KEY = "attachments"
 MAX_SHOWN_BYTES = 20 * 2**20  # in one request, the newest first
+_HASH = re.compile(r"[0-9a-f]{64}")
 _ENDINGS = {
     ".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp",
     ".pdf": "application/pdf",
@@ -30,10 +33,7 @@ def _read_file(path: Path) -> Attachment:
     media_type = _ENDINGS.get(path.suffix.lower())
     if media_type is None:
         raise InvalidInput(f"{path.name!r} cannot be attached: it must end in one of {', '.join(_ENDINGS)}.")
-    try:
-        return Attachment(path.read_bytes(), media_type, path.name)
-    except OSError as exc:
-        raise InvalidInput(f"{path} cannot be read: {exc.strerror or exc}.") from exc
+    return Attachment(read_plain(path, MAX_BODY), media_type, path.name)
 
 
 def refer_to_attachments(attachments: Sequence[Attachment]) -> dict[str, Any]:
@@ -69,6 +69,16 @@ def _read_bodies(memory: Memory, message: Message, references: list[dict[str, An
 
 
 def _list_references(message: Message) -> list[dict[str, Any]]:
+    """Return the references in the metadata, which anybody may have written: others are left out."""
     value = message.metadata.get(METADATA_KEY)
-    known = [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
-    return [one for one in known if {"name", "media_type", "sha256", "bytes"} <= one.keys()]
+    return [one for one in value if _is_reference(one)] if isinstance(value, list) else []
+
+
+def _is_reference(value: Any) -> bool:
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str) or type(value.get("bytes")) is not int:
+        return False
+    try:
+        Attachment(b"-", value.get("media_type", ""), value["name"])
+    except InvalidInput:
+        return False
+    return value["bytes"] > 0 and bool(_HASH.fullmatch(str(value.get("sha256"))))

@@ -91,7 +91,13 @@ class _Connection:
             raise McpServerFailed(f"The MCP server cannot be used: {reason}.") from self._failure
 
     def call(self, name: str, arguments: dict[str, Any]) -> str:
-        result = asyncio.run_coroutine_threadsafe(self._client.call_tool(name, arguments), self._loop).result()
+        if not self._thread.is_alive():
+            raise McpServerFailed(f"{name} was not called: its `with mcp_tools(…)` block has ended.")
+        called = asyncio.run_coroutine_threadsafe(self._client.call_tool(name, arguments), self._loop)
+        try:
+            result = called.result()
+        except Exception as exc:
+            raise McpServerFailed(f"{name} failed: {exc}.") from exc
         text = "\n".join(block.text for block in result.content if getattr(block, "text", None) is not None)
         if result.is_error:
             raise McpServerFailed(text or f"{name} failed.")

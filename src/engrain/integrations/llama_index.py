@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any
+from typing import Annotated, Any
 
 from engrain.core.errors import BackendMissing, TooLarge
 from engrain.core.validation import MAX_QUERY
+from engrain.integrations.owners import open_memory
 from engrain.memory.memory import Memory
 
 try:
     from llama_index.core.base.llms.types import ChatMessage, MessageRole
     from llama_index.core.memory import BaseMemoryBlock
-    from pydantic import Field
+    from pydantic import BeforeValidator, Field
 except ImportError as exc:
     raise BackendMissing("the LlamaIndex integration", "llama-index") from exc
 
@@ -33,7 +34,7 @@ class EngrainMemoryBlock(BaseMemoryBlock[list[ChatMessage]]):
     """
 
     name: str = Field(default="engrain", description="The name of the memory block.")
-    memory: Memory = Field(description="The memory of one user.", exclude=True)
+    memory: Annotated[Memory, BeforeValidator(open_memory)] = Field(description="The memory of one user.", exclude=True)
     n: int = Field(default=5, description="How many texts are recalled at most.")
     budget: int | None = Field(default=1_000, description="The tokens that recalled texts have at most.")
 

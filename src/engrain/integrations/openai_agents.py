@@ -13,7 +13,7 @@ from engrain.core.model.messages import Message
 from engrain.core.model.records import RecordKey
 from engrain.core.validation import check_key, check_text
 from engrain.ingest.messages import RecordOptions
-from engrain.memory.memory import Memory
+from engrain.integrations.owners import AnyMemory, open_memory
 from engrain.tiers.indexed_records import IndexedDraft, IndexedRecord, IndexedRecords, encode_draft
 
 try:
@@ -40,14 +40,14 @@ class EngrainSession(SessionABC):
     def __init__(
         self,
         session_id: str,
-        memory: Memory,
+        memory: AnyMemory,
         *,
         session_settings: SessionSettings | None = None,
         log: bool = True,
     ) -> None:
         self.session_id = check_key(session_id, "session_id")
         self.session_settings = session_settings or SessionSettings()
-        self._memory, self._log = memory, log
+        self._memory, self._log = open_memory(memory), log
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
         return await asyncio.to_thread(self._read_items, resolve_session_limit(limit, self.session_settings))

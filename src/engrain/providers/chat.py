@@ -74,9 +74,12 @@ class ServedChatModel:
         own = [name for name in OWN_PARAMETERS if name in ask.parameters]
         if own:
             raise InvalidInput(f"{', '.join(own)} cannot be among the parameters: a request sets them itself.")
+        listener = None if ask.on_text is None else _Listener(ask.on_text)
         try:
-            return self._read(self._send(ask))
+            return self._read(self._send(replace(ask, on_text=listener)))
         except (AttributeError, IndexError, KeyError, TypeError) as exc:
+            if listener is not None and exc is listener.error:
+                raise
             raise no_message_error(self._endpoint) from exc
 
     def _send(self, ask: ChatRequest) -> dict[str, Any]:
@@ -90,6 +93,21 @@ class ServedChatModel:
 
     def _read(self, answer: dict[str, Any]) -> ChatReply:
         raise NotImplementedError
+
+
+class _Listener:
+    """Hands on the pieces of a stream. `error` is that of the function that gets them, not of the service."""
+
+    def __init__(self, on_text: OnText) -> None:
+        self._on_text = on_text
+        self.error: Exception | None = None
+
+    def __call__(self, piece: str) -> None:
+        try:
+            self._on_text(piece)
+        except Exception as exc:
+            self.error = exc
+            raise
 
 
 class AnthropicModel(ServedChatModel):

@@ -84,10 +84,13 @@ def join_openai_events(events: Iterable[Event], on_text: OnText) -> Event:
 
 
 def _add_call_part(calls: dict[int, Event], part: Event) -> None:
-    # Servers that send each call whole leave out the index.
-    call = calls.setdefault(part.get("index", len(calls)), {"id": None, "name": None, "arguments": []})
+    # Servers that send each call whole leave out the index, or repeat it with another id.
+    index, id_ = part.get("index"), part.get("id")
+    if index is None or (id_ and index in calls and calls[index]["id"] not in (None, id_)):
+        index = len(calls)
+    call = calls.setdefault(index, {"id": None, "name": None, "arguments": []})
     function = part.get("function") or {}
-    call["id"] = part.get("id") or call["id"]
+    call["id"] = id_ or call["id"]
     call["name"] = function.get("name") or call["name"]
     call["arguments"].append(function.get("arguments") or "")
 

@@ -89,7 +89,8 @@ def post_events(
 ) -> Iterator[dict[str, Any]]:
     """Post the body and yield the JSON events of the answer (SSE). A service that does not stream gives one event.
 
-    Another attempt is made only before the first event. The time-out is for the wait between two pieces.
+    Another attempt is made only before the first event. The time-out is for the wait between two pieces; the whole
+    answer has STREAM_SECONDS, or a longer time-out.
     """
     data = _encode(endpoint, body)
 
@@ -159,7 +160,7 @@ def _post_once(endpoint: Endpoint, data: bytes, seconds: float) -> Any:
 
 
 def _read_events(endpoint: Endpoint, data: bytes, seconds: float) -> Iterator[dict[str, Any]]:
-    with _send(endpoint, data, seconds, STREAM_SECONDS) as response:
+    with _send(endpoint, data, seconds, max(seconds, STREAM_SECONDS)) as response:
         chunks = _limit_size(endpoint, response.iter_raw())
         if "text/event-stream" not in response.headers.get("Content-Type", ""):
             yield _parse_json(endpoint, b"".join(chunks))
@@ -232,8 +233,9 @@ def _send(endpoint: Endpoint, data: bytes, seconds: float, total: float) -> Iter
                 raise _refusal_error(endpoint, response.status_code, response.headers.get("Retry-After"), content)
             yield response
     except (TimeoutError, httpx.TimeoutException) as exc:
-        timed_out = f"{endpoint.name} at {endpoint.shown} did not answer within {round(seconds, 1):g} s."
-        raise ServiceError(timed_out, retry=True) from exc
+        dripped = isinstance(exc, TimeoutError) and total > seconds
+        limit = f"end its answer within {total:g} s" if dripped else f"answer within {round(seconds, 1):g} s"
+        raise ServiceError(f"{endpoint.name} at {endpoint.shown} did not {limit}.", retry=not dripped) from exc
     except (httpx.HTTPError, httpx.InvalidURL, ImportError, ValueError) as exc:
         # ImportError and ValueError: httpx cannot use the proxy that the environment names.
         unreachable = f"{endpoint.name} cannot be reached at {endpoint.shown}: {exc}. Check that it runs there."

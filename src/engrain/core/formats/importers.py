@@ -26,7 +26,7 @@ from engrain.core.model.items import Note, Relation, SessionPosition, check_note
 
 ExportOrigin = Literal["mem0", "chatgpt", "claude", "letta", "zep"]
 # Fields of a mem0 memory that become metadata.
-MEM0_METADATA = ("categories", "user_id", "agent_id", "app_id", "run_id", "actor_id", "updated_at")
+MEM0_METADATA = ("categories", "user_id", "agent_id", "app_id", "run_id", "actor_id", "role", "updated_at")
 # Metadata key of an attached text: the name of its file.
 ATTACHMENT_KEY = "attachment"
 # ChatGPT draws something in the place of such a mark. Only an entity's name is text.
@@ -91,6 +91,8 @@ def _read_mem0(entry: Mapping[str, Any]) -> Iterator[Note]:
     text = check_filled(entry.get("memory", entry.get("text")), "memory")
     own = check_object(entry.get("metadata") or {}, "metadata")
     metadata = {**{name: entry[name] for name in MEM0_METADATA if entry.get(name)}, **own}
+    if entry.get("role") == "assistant":
+        metadata.pop("user_id", None)  # said to the user, not about them
     named = entry.get("id")
     # An export job leaves out fields that it was not asked for.
     named = hash_text(text) if named is None else check_filled(named, "id")

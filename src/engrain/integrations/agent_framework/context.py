@@ -10,7 +10,7 @@ from agent_framework import ContextProvider, Message
 
 from engrain.core.errors import TooLarge
 from engrain.core.validation import MAX_QUERY
-from engrain.memory.memory import Memory
+from engrain.integrations.owners import AnyMemory, open_memory
 
 _LOGGED_ROLES = ("user", "assistant")
 
@@ -26,7 +26,7 @@ class EngrainContextProvider(ContextProvider):
 
     def __init__(
         self,
-        memory: Memory,
+        memory: AnyMemory,
         source_id: str = "engrain",
         *,
         n: int = 5,
@@ -34,7 +34,7 @@ class EngrainContextProvider(ContextProvider):
         remember: bool = True,
     ) -> None:
         super().__init__(source_id)
-        self._memory, self._n, self._budget, self._remember = memory, n, budget, remember
+        self._memory, self._n, self._budget, self._remember = open_memory(memory), n, budget, remember
 
     async def before_run(self, *, agent: Any, session: Any, context: Any, state: dict[str, Any]) -> None:
         asked = "\n".join(message.text for message in context.input_messages if message.role == "user").strip()

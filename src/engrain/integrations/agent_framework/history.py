@@ -12,7 +12,7 @@ from agent_framework import HistoryProvider, Message
 from engrain.core.errors import Conflict, InvalidInput
 from engrain.core.model.records import Record, RecordDraft, RecordKey
 from engrain.core.validation import check_key
-from engrain.memory.memory import Memory
+from engrain.integrations.owners import AnyMemory, open_memory
 
 SPACE = "agent framework"
 _WITHOUT_SESSION = "default"
@@ -27,9 +27,9 @@ class EngrainHistoryProvider(HistoryProvider):
     Messages that are handed over again are stored once. Those of two programs that save at once are all kept.
     """
 
-    def __init__(self, memory: Memory, source_id: str = "engrain_history", **options: Any) -> None:
+    def __init__(self, memory: AnyMemory, source_id: str = "engrain_history", **options: Any) -> None:
         super().__init__(source_id, **options)
-        self._records = memory.records
+        self._records = open_memory(memory).records
 
     async def get_messages(
         self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any

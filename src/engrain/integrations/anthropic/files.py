@@ -11,7 +11,7 @@ from anthropic.lib.tools import ToolError
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import Conflict
 from engrain.core.model.records import RecordDraft, RecordKey
-from engrain.memory.memory import Memory
+from engrain.integrations.owners import AnyMemory, open_memory
 
 SPACE = "anthropic memory"
 ROOT = "/memories"
@@ -33,8 +33,8 @@ class FileVersion(NamedTuple):
 class MemoryFiles:
     """The files under /memories of one memory. Answers and errors are those of Anthropic's own tools."""
 
-    def __init__(self, memory: Memory) -> None:
-        self._records = memory.records
+    def __init__(self, memory: AnyMemory) -> None:
+        self._records = open_memory(memory).records
 
     def view(self, path: str, view_range: Sequence[int] | None = None) -> str:
         parts = _parse(path)

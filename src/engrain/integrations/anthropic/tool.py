@@ -10,7 +10,7 @@ from anthropic.lib.tools import BetaAbstractMemoryTool, BetaAsyncAbstractMemoryT
 
 from engrain.core.errors import EngrainError
 from engrain.integrations.anthropic.files import MemoryFiles
-from engrain.memory.memory import Memory
+from engrain.integrations.owners import AnyMemory
 
 Answer = TypeVar("Answer")
 
@@ -23,7 +23,7 @@ class EngrainMemoryTool(BetaAbstractMemoryTool):
     `files.list_versions(path)` has the earlier contents of a file.
     """
 
-    def __init__(self, memory: Memory, **options: Any) -> None:
+    def __init__(self, memory: AnyMemory, **options: Any) -> None:
         super().__init__(**options)
         self.files = MemoryFiles(memory)
 
@@ -52,7 +52,7 @@ class EngrainMemoryTool(BetaAbstractMemoryTool):
 class AsyncEngrainMemoryTool(BetaAsyncAbstractMemoryTool):
     """EngrainMemoryTool for the async client: each command runs on a thread."""
 
-    def __init__(self, memory: Memory, **options: Any) -> None:
+    def __init__(self, memory: AnyMemory, **options: Any) -> None:
         super().__init__(**options)
         self._tool = EngrainMemoryTool(memory, **options)
         self.files = self._tool.files

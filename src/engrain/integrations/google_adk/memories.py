@@ -13,8 +13,8 @@ from google.genai import types
 
 from engrain.core.errors import NotFound
 from engrain.core.model.records import RecordDraft
+from engrain.integrations.owners import AnyStore, open_store
 from engrain.memory.memory import Memory
-from engrain.memory.store import Store
 
 SPACE = "google adk memory"
 MAX_RESULTS = 10
@@ -27,8 +27,8 @@ class EngrainMemoryService(BaseMemoryService):
     facts. `search_memory` recalls by meaning and words.
     """
 
-    def __init__(self, store: Store, *, tenant: str | None = None, results: int = MAX_RESULTS) -> None:
-        self._store, self._tenant, self._results = store, tenant, results
+    def __init__(self, store: AnyStore, *, tenant: str | None = None, results: int = MAX_RESULTS) -> None:
+        self._store, self._tenant, self._results = open_store(store), tenant, results
 
     async def add_session_to_memory(self, session: Any) -> None:
         memory = self._open(session.app_name, session.user_id)

@@ -18,8 +18,8 @@ from google.adk.sessions.state import State
 
 from engrain.core.errors import Conflict
 from engrain.core.model.records import Record, RecordDraft, RecordKey
+from engrain.integrations.owners import AnyStore, open_store
 from engrain.memory.memory import Memory
-from engrain.memory.store import Store
 
 SPACE = "google adk"
 SESSION, EVENT = "session", "event"
@@ -34,8 +34,8 @@ class EngrainSessionService(BaseSessionService):
     all kept.
     """
 
-    def __init__(self, store: Store, *, tenant: str | None = None) -> None:
-        self._store, self._tenant = store, tenant
+    def __init__(self, store: AnyStore, *, tenant: str | None = None) -> None:
+        self._store, self._tenant = open_store(store), tenant
 
     async def create_session(
         self, *, app_name: str, user_id: str, state: Values | None = None, session_id: str | None = None

@@ -8,7 +8,7 @@ from langchain_core.stores import ByteStore
 
 from engrain.core.model.records import RecordDraft, RecordKey
 from engrain.core.validation import check_key
-from engrain.memory.memory import Memory
+from engrain.integrations.owners import AnyMemory, open_memory
 
 SPACE = "langchain bytes"
 _PAGE = 1_000
@@ -20,8 +20,8 @@ class EngrainByteStore(ByteStore):
     store = EngrainByteStore(engrain_store.memory(user="ana"), name="embeddings")
     """
 
-    def __init__(self, memory: Memory, *, name: str = "bytes") -> None:
-        self._records, self._name = memory.records, check_key(name, "name")
+    def __init__(self, memory: AnyMemory, *, name: str = "bytes") -> None:
+        self._records, self._name = open_memory(memory).records, check_key(name, "name")
 
     def mget(self, keys: Sequence[str]) -> list[bytes | None]:
         found = {one.key: one.body for one in self._records.read(SPACE, [self._key(key) for key in keys])}

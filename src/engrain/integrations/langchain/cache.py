@@ -14,7 +14,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, Generati
 
 from engrain.core.clock import check_duration
 from engrain.core.model.records import RecordDraft, RecordKey
-from engrain.memory.memory import Memory
+from engrain.integrations.owners import AnyMemory, open_memory
 
 SPACE = "langchain cache"
 # A stored answer cannot make any other object.
@@ -29,8 +29,8 @@ class EngrainCache(BaseCache):
     set_llm_cache(EngrainCache(store.memory(user="ana"), ttl=3600))
     """
 
-    def __init__(self, memory: Memory, *, ttl: timedelta | float | None = None) -> None:
-        self._records = memory.records
+    def __init__(self, memory: AnyMemory, *, ttl: timedelta | float | None = None) -> None:
+        self._records = open_memory(memory).records
         self._ttl = None if ttl is None else check_duration(ttl, "ttl")
 
     def lookup(self, prompt: str, llm_string: str) -> Sequence[Generation] | None:

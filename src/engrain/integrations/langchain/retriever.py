@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
-from pydantic import ConfigDict
+from pydantic import BeforeValidator, ConfigDict
 
 from engrain.core.model.items import RESERVED_KEY
 from engrain.core.model.recall import Hit
+from engrain.integrations.owners import open_memory
 from engrain.memory.memory import Memory
 
 
@@ -25,7 +26,7 @@ class EngrainRetriever(BaseRetriever):
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    memory: Memory
+    memory: Annotated[Memory, BeforeValidator(open_memory)]
     k: int = 5
     min_relevance: float | None = None
     where: dict[str, Any] | None = None

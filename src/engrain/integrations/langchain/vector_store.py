@@ -16,7 +16,8 @@ from engrain.core.errors import InvalidInput
 from engrain.core.model.items import Note, Source
 from engrain.core.model.records import RecordKey
 from engrain.core.validation import check_key
-from engrain.memory.memory import MAX_HITS, Memory
+from engrain.integrations.owners import AnyMemory, open_memory
+from engrain.memory.memory import MAX_HITS
 from engrain.tiers.indexed_records import IndexedDraft, IndexedRecord, IndexedRecords
 
 SPACE = "langchain documents"
@@ -34,8 +35,8 @@ class EngrainVectorStore(VectorStore):
     out follow with 0, the newest first. `filter` is a function of a document, or the metadata that it must have.
     """
 
-    def __init__(self, memory: Memory, *, collection: str = "documents") -> None:
-        self._memory, self._collection = memory, check_key(collection, "collection")
+    def __init__(self, memory: AnyMemory, *, collection: str = "documents") -> None:
+        self._memory, self._collection = open_memory(memory), check_key(collection, "collection")
 
     @classmethod
     def from_texts(  # the memory embeds the texts
@@ -44,7 +45,7 @@ class EngrainVectorStore(VectorStore):
         embedding: Any = None,
         metadatas: list[dict[str, Any]] | None = None,
         *,
-        memory: Memory,
+        memory: AnyMemory,
         ids: list[str] | None = None,
         collection: str = "documents",
     ) -> EngrainVectorStore:

@@ -36,9 +36,7 @@ from engrain.integrations.langgraph.checkpoints import (
     iterate_keys,
 )  # fmt: skip
 from engrain.integrations.langgraph.threaded import ThreadedSaver
-from engrain.integrations.owners import Owners, UserOf
-from engrain.memory.memory import Memory
-from engrain.memory.store import Store
+from engrain.integrations.owners import AnyMemory, AnyStore, Owners, UserOf
 from engrain.tiers.records import ScopedRecords
 
 _COPIED_BYTES = 32_000_000
@@ -59,7 +57,7 @@ class EngrainSaver(ThreadedSaver):
 
     def __init__(
         self,
-        memory: Memory | Store,
+        memory: AnyMemory | AnyStore,
         *,
         user_of: UserOf | None = None,
         tenant: str | None = None,

@@ -29,9 +29,8 @@ from engrain.core.identity import Scope
 from engrain.core.model.items import Note, Source
 from engrain.core.model.records import RecordKey
 from engrain.integrations.langgraph.filters import fits_namespace, matches_filter
-from engrain.integrations.owners import Owners, UserOf
+from engrain.integrations.owners import AnyMemory, AnyStore, Owners, UserOf
 from engrain.memory.memory import MAX_HITS, Memory
-from engrain.memory.store import Store
 from engrain.tiers.indexed_records import IndexedDraft, IndexedRecord
 
 SPACE = "langgraph store"
@@ -75,7 +74,7 @@ class EngrainStore(BaseStore):
 
     def __init__(
         self,
-        memory: Memory | Store,
+        memory: AnyMemory | AnyStore,
         *,
         user_of: UserOf | None = None,
         tenant: str | None = None,

@@ -19,7 +19,7 @@ from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 from engrain.core.errors import Conflict
 from engrain.core.model.records import Expected, Record, RecordDraft, RecordKey
-from engrain.memory.memory import Memory
+from engrain.integrations.owners import AnyMemory, open_memory
 
 SPACE = "pydantic ai"
 CONVERSATION, ENTRY = "conversation", "entry"
@@ -37,8 +37,8 @@ class EngrainConversationStore(ConversationStore):
     no other conversation uses.
     """
 
-    def __init__(self, memory: Memory) -> None:
-        self._records = memory.records
+    def __init__(self, memory: AnyMemory) -> None:
+        self._records = open_memory(memory).records
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         stored = await asyncio.to_thread(self._find, (CONVERSATION, conversation_id))

@@ -10,7 +10,7 @@ from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelMessage, ModelRequest, UserPromptPart
 
 from engrain.core.validation import MAX_QUERY
-from engrain.memory.memory import Memory
+from engrain.integrations.owners import AnyMemory, open_memory
 
 
 @dataclass
@@ -23,10 +23,13 @@ class RecallFromMemory(AbstractCapability[Any]):
     instructions or the stored history. With `remember=False` nothing is kept.
     """
 
-    memory: Memory
+    memory: AnyMemory
     n: int = 5
     budget: int | None = 1_000
     remember: bool = True
+
+    def __post_init__(self) -> None:
+        self._opened = open_memory(self.memory)
 
     async def before_model_request(self, ctx: Any, request_context: Any) -> Any:
         messages = await asyncio.to_thread(self._add_recalled, request_context.messages)
@@ -43,7 +46,7 @@ class RecallFromMemory(AbstractCapability[Any]):
         if place is None:
             return messages
         request = messages[place]
-        recalled = self.memory.recall(_find_prompt(request)[: MAX_QUERY // 4], n=self.n, budget=self.budget)
+        recalled = self._opened.recall(_find_prompt(request)[: MAX_QUERY // 4], n=self.n, budget=self.budget)
         if not recalled:
             return messages
         part = UserPromptPart(content=str(recalled))
@@ -52,7 +55,7 @@ class RecallFromMemory(AbstractCapability[Any]):
     def _keep(self, session: str, prompt: Any, output: Any) -> None:
         for role, text in (("user", prompt), ("assistant", output)):
             if isinstance(text, str) and text.strip():
-                self.memory.add_message(role, text, session=session)
+                self._opened.add_message(role, text, session=session)
 
 
 def _find_prompt(message: ModelMessage) -> str:
