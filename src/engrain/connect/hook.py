@@ -153,7 +153,7 @@ def send(path: str, body: bytes, end: float) -> Answer:
         connection.settimeout(max(0.01, end - time.monotonic()))
         connection.connect(path)
         connection.sendall(head.encode() + body)
-        parts = []
+        parts: list[bytes] = []
         while not parts or parts[-1]:
             connection.settimeout(max(0.01, end - time.monotonic()))
             parts.append(connection.recv(1 << 16))
