@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import click
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # beside other programs, threads that wait for each other cost most
 import numpy as np
 from score_events import Score, score_event
 
@@ -34,7 +37,9 @@ EVENT_FILES = (
     HERE / "coding-events-train.jsonl",
     HERE / "coding-events-sessions.jsonl",
     HERE / "coding-events-kinds.jsonl",
+    HERE / "coding-events-voices.jsonl",
     HERE / "blind" / "coding-events-blind.jsonl",
+    HERE / "blind-2" / "coding-events-blind-2.jsonl",
     HERE.parents[1] / "tests" / "connect" / "coding_events.jsonl",
 )
 OUT = sentence_kinds.find_weights()
@@ -45,9 +50,10 @@ SKIPPED = ("file", "command", "fact", "preference")
 NEAR_WEIGHT, LIFE_WEIGHT, KEPT_WEIGHT = 0.3, 0.1, 2.0
 MIN_OVERLAP = 0.5
 COMPONENTS, STATES_SCALE, EPOCHS, BATCH, RATE, DECAY = 96, 0.8, 14, 128, 0.02, 3e-4
-MAX_FALSE = 0.02
-CLOSE_PAIRS = "event-session"
-LEAST = 0.1  # a rule that keeps a sentence with a lower score is wrong more often than right
+MAX_FALSE = 0.015
+LONG_SET = "event-session"
+CLOSE_PAIRS = (LONG_SET, "event-voices")
+LEAST = 0.4  # a rule that keeps a sentence with a lower score is wrong more often than right
 
 Matrix = Any
 Weights = dict[str, Matrix]
@@ -86,7 +92,7 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
 def name_author(id: str) -> str:
     """Name who wrote an event: a long set of one author counts as two, so that half of it stays for training."""
     name, _, number = id.rpartition("-")
-    return f"{name}-{int(number) % 2}" if name == CLOSE_PAIRS else name or id[0]
+    return f"{name}-{int(number) % 2}" if name == LONG_SET else name or id[0]
 
 
 def read_event_rows(events: Sequence[tuple[str, dict[str, Any]]], read: Any, known: dict[str, Matrix]) -> Iterator[Row]:
@@ -213,7 +219,7 @@ def choose_threshold(
 ) -> float:
     """Return the lowest score at which few events with nothing to keep leave something, of authors not seen.
 
-    The author of close pairs of what lasts and what passes does not count: most sessions hold few of them.
+    Authors of close pairs of what lasts and what passes do not count: most sessions hold few of them.
     """
     chosen, scores = 1.0, {author: Score() for author in found}
     for threshold in np.arange(0.5, 1.0, 0.05):

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from engrain.cli.main import root
+from engrain.connect.events import HookEvent, read_event
 from engrain.connect.home import ConnectHome, open_store
 from engrain.connect.recorder import EventRecorder
 from engrain.connect.repository import Repository, find_user
@@ -211,6 +212,14 @@ def test_kept_rules_are_written_into_their_block_alone(memory: Memory, project: 
     assert (project / "CLAUDE.md").read_text() == f"{BEGIN}\n- we never use npm here\n{END}\n"
 
 
+def make_past(project: Path, prompts: int) -> Iterator[HookEvent]:
+    for number in range(prompts):
+        payload = {"session_id": "s0", "cwd": str(project), "prompt": f"look at file {number}", "turn_id": f"t{number}"}
+        event = read_event({"client": "codex", "event": "prompt", "payload": payload, "at": time.time() - 8e6})
+        assert event is not None
+        yield event
+
+
 def test_recap_and_rules_show_and_change_what_agents_are_told(
     store: Store, home: ConnectHome, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,6 +238,10 @@ def test_recap_and_rules_show_and_change_what_agents_are_told(
     assert "1 session, 3 prompts." in run("recap")
     assert "claude: we never use npm here (+2)" in run("recap")
     assert "let's go with zod" in run("recap", "--days", "7")
+    recorder.load(make_past(project, 20))
+    monkeypatch.setattr("engrain.cli.commands.repository.PAGE", 5)
+    assert "1 session, 3 prompts." in run("recap")  # though a past was loaded since
+    assert "2 sessions, 23 prompts." in run("recap", "--days", "300")
     told = json.loads(run("rules", "--json"))
     [wish] = told["About the user"]
     assert wish["text"] == "I prefer short answers"

@@ -17,6 +17,7 @@ from engrain.connect.events import read_event, strip_context
 from engrain.connect.home import ConnectHome, open_store, switch
 from engrain.connect.recorder import EventRecorder
 from engrain.connect.repository import find_repository, normalize_remote
+from engrain.connect.rules import Kept
 from engrain.connect.spool import put_event
 from engrain.memory import Memory, Store
 
@@ -163,6 +164,44 @@ def test_a_hook_in_settings_and_plugin_is_answered_once(recorder: EventRecorder,
         twice = [recorder.answer(event | {"at": event["at"] + number}) for number in range(2)]
         assert twice[1] == {}
     assert recorder.answer(events[0] | {"payload": {**events[0]["payload"], "source": "compact"}}) != {}
+
+
+def test_two_prompts_of_one_turn_are_both_kept(recorder: EventRecorder, memory: Memory, project: Path) -> None:
+    prompts = ["rename the parser please", "and the lexer as well"]
+    for prompt in prompts:
+        recorder.answer(message("codex", "UserPromptSubmit", project, prompt=prompt, turn_id="t1"))
+    assert [one.text for one in memory.session("codex-s1").messages()] == prompts
+
+
+def test_a_copy_in_the_spool_of_a_recorded_failure_is_solved_no_second_time(
+    recorder: EventRecorder, memory: Memory, home: ConnectHome, project: Path
+) -> None:
+    def run(command: str, event: str = "PostToolUse", **result: str) -> dict[str, Any]:
+        about = {"tool_name": "Bash", "tool_input": {"command": command}, "tool_use_id": command}
+        return message("claude", event, project, **about, **result)
+
+    failed = run("npm test", "PostToolUseFailure", error="no tests found")
+    recorder.answer(failed)
+    recorder.answer(run("npm run check", tool_response="3 passed"))
+    put_event(home, failed)  # the hook had waited for its answer in vain
+    assert recorder.take_spooled() == 1
+    recorder.answer(run("npm run verify", tool_response="3 passed"))
+    texts = [one.text for one in memory.session("claude-s1").messages()]
+    assert [text.partition(":")[0] for text in texts] == ["Error", "Resolved"]
+
+
+def test_an_event_that_meets_a_defect_holds_up_no_other(
+    recorder: EventRecorder, memory: Memory, home: ConnectHome, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(text: str, *_: object) -> list[Kept]:
+        return [] if "second" in text else [][1]
+
+    monkeypatch.setattr("engrain.connect.recorder.read_prompt", read)
+    for number, prompt in enumerate(("the first one", "the second one")):
+        put_event(home, message("claude", "UserPromptSubmit", project, prompt=prompt, prompt_id=f"p{number}"))
+    assert recorder.take_spooled() == 2
+    assert list(home.spool.iterdir()) == []
+    assert [one.text for one in memory.session("claude-s1").messages()] == ["the second one"]
 
 
 def test_a_rule_that_a_session_repeats_is_not_shown_to_it(recorder: EventRecorder, project: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ from examples import for_each
 
 from engrain.connect.commands import fixes, is_everyday, is_work, looks_failed
 from engrain.connect.rules import Kept, read_answer, read_prompt
-from engrain.connect.sentence_kinds import SentenceJudge
+from engrain.connect.sentence_kinds import Judged, SentenceJudge
 from engrain.connect.spool import remove_private
 from engrain.core.errors import EmbedderFailed
+from engrain.core.text.passages import Sentence
 from engrain.providers.local import local_embedder
 
 EVENTS = (
@@ -104,6 +106,60 @@ def test_a_command_that_the_user_explains_is_kept_without_a_question_about_it() 
         assert "command" not in [one.kind for one in read_prompt(other)]
 
 
+@for_each(
+    "text, command",
+    [
+        (
+            "Fixtures are made anew with `cargo run -p xtask -- fixtures --write`",
+            "cargo run -p xtask -- fixtures --write",
+        ),
+        ("zum Starten der Umgebung: `docker compose -f dev.yml up`", "docker compose -f dev.yml up"),
+        ("the e2e tests need the emulator: `make emu-up && npm run e2e -- --x`", "make emu-up && npm run e2e -- --x"),
+        ("please look why it ends with `make check`", None),
+        ("what is built with `make docs`?", None),
+    ],
+)
+def test_a_command_is_kept_if_the_words_before_it_say_what_it_is_for(text: str, command: str | None) -> None:
+    assert [one.text for one in read_prompt(text) if one.kind == "command"] == ([command] if command else [])
+
+
+@for_each(
+    "text, kept",
+    [
+        ("The tax tables are in data/tax/2026.csv, one a year.", True),
+        ("Die Vorlagen liegen in templates/rechnung.", True),
+        ("Les modèles se trouvent dans templates/courriels.", True),
+        ("The bug is in src/pool.py, I am on it.", False),
+        ("The tests might be in tests/api.", False),
+        ("I put the new page into src/pages/about.vue.", False),
+    ],
+)
+def test_where_something_is_counts_as_a_file(text: str, kept: bool) -> None:
+    for read in (read_answer, read_prompt):
+        assert (Kept("file", text, 0, len(text)) in read(text)) == kept
+        assert kept or not any(one.kind == "decision" for one in read(text))
+
+
+class Decider(SentenceJudge):
+    """Takes every sentence for a decision."""
+
+    def judge(self, text: str, sentences: Sequence[Sentence], of_agent: bool) -> list[Judged]:
+        return [Judged("decision", keep=True)] * len(sentences)
+
+
+@for_each(
+    "text, kind",
+    [
+        ("nein, wir benutzen hier pnpm", "correction"),
+        ("you keep writing to port 8080, our dev server listens on 8137", "correction"),
+        ("no mocks for the database in tests", "decision"),
+    ],
+)
+def test_a_reply_that_corrects_the_agent_is_a_correction(text: str, kind: str) -> None:
+    judge = Decider(local_embedder().read_text)
+    assert [(one.kind, one.text) for one in read_prompt(text, judge)] == [(kind, text)]
+
+
 def test_tagged_lines_of_a_log_are_no_rules() -> None:
     assert read_prompt("here's the log:\n[build] rule: always use node 20\n[build] never commit lockfiles") == []
 
@@ -136,3 +192,4 @@ def test_options_of_one_letter_do_not_make_a_command_everyday(command: str) -> N
 def test_a_command_with_other_options_fixes_one_that_failed() -> None:
     error = 'FATAL: password authentication failed for user "lin"'
     assert fixes("psql -h localhost app", error, "psql -h localhost -p 5433 -U app app", next_command=True)
+    assert fixes("npm ci", "npm ERR! code EUSAGE", "npm install --legacy-peer-deps", next_command=True)

@@ -24,7 +24,7 @@ _EVERYDAY = re.compile(
 )
 _INSTALL = re.compile(
     r"(?P<program>npm|pnpm|yarn|bun|pip3?|brew|apt(?:-get)?|apk|dnf|gem|cargo|uv\s+pip|conda|rustup)\s+(?:\w+\s+)?"
-    r"(?:install|i|add|remove|uninstall|update|upgrade)(?!\s+(?:-e|--editable|-r|--frozen-lockfile)\b)(?![\w.-])"
+    r"(?:install|i|ci|add|remove|uninstall|update|upgrade)(?!\s+(?:-e|--editable|-r|--frozen-lockfile)\b)(?![\w.-])"
 )
 _PROGRAM = re.compile(
     r"(?:\S*/)?(?:pytest|tox|nox|vitest|jest|mocha|ava|karma|playwright|cypress|rspec|minitest|phpunit|pest|ctest"

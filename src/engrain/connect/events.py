@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -59,6 +60,12 @@ class HookEvent:
     command: str = ""
     output: str = ""
     failed: bool = False
+
+    @property
+    def request(self) -> str:
+        """The same for an event that comes twice. A client may give two prompts of one turn the same key."""
+        words = f"{self.text}\0{self.command}"
+        return f"{self.key}:{zlib.crc32(words.encode('utf-8', 'replace')):08x}"
 
 
 def read_event(message: Mapping[str, Any]) -> HookEvent | None:

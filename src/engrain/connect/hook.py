@@ -1,15 +1,17 @@
 """Hand an event of a coding agent to the resident process: standard library alone, silent, always exit 0.
 
-Run by a client as: python -I -S hook.py FOLDER CLIENT [EVENT], with the event as JSON on stdin. The answer of the
-resident process goes to stdout. When nothing answers, the event goes to the spool, and the client never waits long.
+Run by a client as: python -I -S hook.py FOLDER CLIENT [EVENT], with the event as JSON on stdin. A child of this process
+hands the event over, or puts it into the spool, and nobody ends it before that. The client waits for its parent alone,
+which prints the answer of the resident process, or nothing when the time is up.
 """
 
 from __future__ import annotations
 
+import _socket  # `socket` itself takes 4 ms to import
 import json
 import os
+import select
 import signal
-import socket
 import stat
 import sys
 import time
@@ -18,8 +20,9 @@ from os import _exit as exit_at_once
 SOCKET_FILE, OFF_FILE, BREAKER_FILE = "engrain.sock", "off", "breaker.json"
 ROUTE = "/v1/connect/events"
 MAX_EVENT_BYTES, MAX_BREAKER_BYTES = 4 << 20, 1 << 10
-# Nothing takes longer than both together, whatever happens: the wait for an answer, and handing over to the spool.
-LAST_RESORT_SECONDS, HAND_OVER_SECONDS = 0.7, 0.3
+MAX_DESCRIPTORS = 4_096
+DEADLINE_SECONDS = 0.9  # for the client
+INPUT_SECONDS = 60  # for the event: a client that never closes its pipe must not leave a process behind
 # A first failure costs one wait, a second one a short wait, and then nobody waits for a while.
 WAIT_SECONDS = (0.6, 0.25)
 PAUSE_SECONDS = 30.0
@@ -30,32 +33,70 @@ Answer = dict[str, object]
 
 
 def main(folder: str, client: str, event: str = "") -> None:
+    end = time.monotonic() + DEADLINE_SECONDS * read_patience()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        hand_over(folder, client, event, leave_client(writing))
+    else:
+        os.close(writing)
+        print_answer(reading, child, end)
+
+
+def leave_client(writing: int) -> int:
+    """Go on alone. Nothing that the client opened stays open but its event, or it would wait. Return the pipe."""
+    os.setsid()
+    pipe = os.dup2(writing, 3)
+    os.closerange(4, MAX_DESCRIPTORS)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 1)
+    os.dup2(nothing, 2)
+    return pipe
+
+
+def print_answer(reading: int, child: int, end: float) -> None:
+    """Print what the child was told. It closes the pipe without a word when the event goes to the spool."""
+    told = b""
+    while select.select([reading], [], [], max(0.0, end - time.monotonic()))[0]:
+        part = os.read(reading, 1 << 16)
+        if not part:
+            break
+        told += part
+    else:
+        return
+    if told not in (b"", b"{}"):
+        sys.stdout.buffer.write(told)
+        sys.stdout.buffer.flush()
+    while told and time.monotonic() < end and os.waitpid(child, os.WNOHANG)[0] == 0:
+        time.sleep(0.001)  # it ends now, and must not wait for a parent that never asks
+
+
+def hand_over(folder: str, client: str, event: str, pipe: int) -> None:
+    """Hand the event over and pass the answer on, or put it into the spool."""
+    message = {"client": client, "event": event, "at": time.time(), "build": read_build()}
+    signal.alarm(INPUT_SECONDS)
     raw = sys.stdin.buffer.read(MAX_EVENT_BYTES + 1)
-    if os.path.exists(os.path.join(folder, OFF_FILE)) or len(raw) > MAX_EVENT_BYTES:
-        return
-    payload = json.loads(raw or b"{}")
-    if not isinstance(payload, dict):
-        return
-    message = {
-        "client": client,
-        "event": event or payload.get("hook_event_name") or "",
-        "payload": payload,
-        "at": time.time(),
-        "build": read_build(),
-    }
-    body = json.dumps(message).encode()
-    try:
+    signal.alarm(0)
+    is_off = os.path.exists(os.path.join(folder, OFF_FILE))
+    payload = None if is_off or len(raw) > MAX_EVENT_BYTES else json.loads(raw or b"{}")
+    answer: Answer | None = {}
+    if isinstance(payload, dict):
+        message |= {"event": event or payload.get("hook_event_name") or "", "payload": payload}
+        body = json.dumps(message).encode()
         answer = deliver(folder, body)
-        stop_waiting()
-    except TimeUp:
-        answer = None
     if answer is None:
-        signal.signal(signal.SIGALRM, leave)
-        signal.setitimer(signal.ITIMER_REAL, HAND_OVER_SECONDS * read_patience())
-        run_detached("engrain.connect.spool", folder, body)
-    elif answer.get("output"):
-        sys.stdout.write(json.dumps(answer["output"]))
-        sys.stdout.flush()
+        os.close(pipe)
+        run("engrain.connect.spool", folder, body)
+    else:
+        write_all(pipe, json.dumps(answer.get("output") or {}).encode())
+
+
+def write_all(pipe: int, told: bytes) -> None:
+    try:
+        while told:
+            told = told[os.write(pipe, told) :]
+    except BrokenPipeError:
+        return  # the client has gone on
 
 
 def read_patience() -> float:
@@ -95,7 +136,7 @@ def ask(folder: str, body: bytes, end: float) -> Answer | None:
             return send(os.path.join(folder, SOCKET_FILE), body, end)
         except (FileNotFoundError, ConnectionRefusedError):
             if not started:
-                run_detached("engrain.connect.service", folder)
+                run("engrain.connect.service", folder)
                 started = True
             time.sleep(RETRY_SECONDS)
         except (OSError, ValueError):
@@ -107,17 +148,17 @@ def send(path: str, body: bytes, end: float) -> Answer:
     """Post over the socket. ValueError for an answer that is not one of ours."""
     head = f"POST {ROUTE} HTTP/1.1\r\nHost: engrain\r\nContent-Type: application/json\r\n"
     head += f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
         connection.settimeout(max(0.01, end - time.monotonic()))
         connection.connect(path)
         connection.sendall(head.encode() + body)
-        parts = []
-        while True:
+        parts: list[bytes] = []
+        while not parts or parts[-1]:
             connection.settimeout(max(0.01, end - time.monotonic()))
-            part = connection.recv(1 << 16)
-            if not part:
-                break
-            parts.append(part)
+            parts.append(connection.recv(1 << 16))
+    finally:
+        connection.close()
     status, _, rest = b"".join(parts).partition(b"\r\n")
     if b" 404 " in status:
         raise FileNotFoundError(path)  # a process of this store that serves no hooks: ours replaces it
@@ -164,56 +205,20 @@ def remove_breaker(path: str) -> None:
         return  # another event has removed it
 
 
-def run_detached(module: str, folder: str, body: bytes | None = None) -> None:
-    """Start a process that outlives this one. Its input is in memory: nothing unredacted goes to a disk."""
-    nothing = os.open(os.devnull, os.O_RDWR)
-    source = nothing
-    if body is not None:
-        source = os.memfd_create("engrain-event")
-        os.write(source, body)
-        os.lseek(source, 0, os.SEEK_SET)
-    files = [(os.POSIX_SPAWN_DUP2, source, 0), (os.POSIX_SPAWN_DUP2, nothing, 1), (os.POSIX_SPAWN_DUP2, nothing, 2)]
-    for number in map(int, os.listdir("/proc/self/fd")):
-        if number > 2:
-            keep_to_ourselves(number)
-    # Not by `subprocess`, whose import takes as long as everything else here.
+def run(module: str, folder: str, body: bytes | None = None) -> None:
+    """Run a module of engrain: with an input to its end, else as a process of its own."""
+    # It takes as long to import as everything else here, and is needed only when nothing answers.
+    from subprocess import DEVNULL, PIPE, Popen
+
     command = [sys.executable, "-P", "-m", module, folder]
-    os.posix_spawn(command[0], command, os.environ, file_actions=files, setsid=True)
-
-
-def keep_to_ourselves(descriptor: int) -> None:
-    """Do not pass on what a client left open: it would wait for our process to close it."""
-    try:
-        os.set_inheritable(descriptor, False)
-    except OSError:
-        return  # closed already
-
-
-_alarm = {"raises": True}
-
-
-class TimeUp(BaseException):
-    """The client must not wait any longer."""
-
-
-def give_up(*_: object) -> None:
-    if _alarm["raises"]:
-        raise TimeUp
-
-
-def stop_waiting() -> None:
-    """An alarm that comes between the wait and the spool must not stop the event from going there."""
-    _alarm["raises"] = False
-
-
-def leave(*_: object) -> None:
-    exit_at_once(0)
+    source = DEVNULL if body is None else PIPE
+    process = Popen(command, stdin=source, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True)
+    if body is not None:
+        process.communicate(body)  # in memory: nothing unredacted goes to a disk
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGALRM, give_up)
-    signal.setitimer(signal.ITIMER_REAL, LAST_RESORT_SECONDS * read_patience())
     try:
         main(*sys.argv[1:4])
     finally:
-        leave()  # at once, and with 0: no error of ours may reach the session
+        exit_at_once(0)  # with 0: no error of ours may reach the session

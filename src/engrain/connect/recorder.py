@@ -7,7 +7,6 @@ import logging
 import math
 import threading
 import time
-import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -62,14 +61,11 @@ class EventRecorder:
         """Handle an event of the hook, and return the output for its client."""
         message = clean(dict(message))
         event = read_event(message)
-        if event is None or not (self._is_new(event) or event.kind == "end"):
+        if event is None:
             return {}
         self._note_heard(event.client)
-        repository = find_repository(event.folder)
-        if is_off(self._home, repository.name):
-            return {}
         try:
-            return make_output(event.client, event.name, self._record(event, repository).text)
+            return make_output(event.client, event.name, self._record(event).text)
         except StoreError as exc:
             _log.warning("an event of %s waits in the spool: %s", event.client, exc)
             put_event(self._home, message)
@@ -79,15 +75,14 @@ class EventRecorder:
         """Record the events that waited in the spool, and return their number."""
         taken = 0
         for path, message in take_events(self._home):
-            event = read_event(message)
-            if event is not None:
-                repository = find_repository(event.folder)
-                if not is_off(self._home, repository.name):
-                    try:
-                        self._record(event, repository, show=False)
-                    except StoreError as exc:
-                        _log.warning("the spool waits: %s", exc)
-                        return taken
+            try:
+                if event := read_event(message):
+                    self._record(event, show=False)
+            except StoreError as exc:
+                _log.warning("the spool waits: %s", exc)
+                return taken
+            except Exception:  # noqa: BLE001  # a defect: the events behind this one must not wait for it
+                _log.exception("a spooled event is dropped")
             path.unlink(missing_ok=True)
             taken += 1
         return taken
@@ -100,62 +95,66 @@ class EventRecorder:
         """Record events of a transcript, and return their number. Those that hooks recorded already change nothing."""
         count = 0
         for event in events:
-            self._record(_clean_event(event), find_repository(event.folder), show=False)
+            self._handle(_clean_event(event), find_repository(event.folder), show=False)
             count += 1
         return count
 
-    def _record(self, event: HookEvent, repository: Repository, show: bool = True) -> Block:
-        """Handle an event. One that no retry can store is dropped: the session must go on."""
-        try:
-            return self._handle(event, repository, show)
-        except Conflict:
-            return Block()  # stored already, through another hook of the same client
-        except InvalidInput as exc:
-            _log.warning("an event of %s is dropped: %s", event.client, exc)
-            return Block()
+    def _record(self, event: HookEvent, show: bool = True) -> Block:
+        repository = find_repository(event.folder)
+        return Block() if is_off(self._home, repository.name) else self._handle(event, repository, show)
 
     def _handle(self, event: HookEvent, repository: Repository, show: bool) -> Block:
+        """Handle an event once. One that no retry can store is dropped: the session must go on."""
         own, personal = make_scopes(repository, self._user)
         memory = self._store.memory(agent=own.agent, user=own.user, reads=[personal])
         wishes = self._store.memory(user=personal.user)
         writer = EventWriter(event, repository, memory, wishes, self._judge)
-        key = f"{own}/{event.session}"
-        state = self._sessions.get(key)
-        block = Block()
-        with state.lock:
-            if event.kind == "start" and show:
-                state.shown.clear()  # after /compact or a resume the client has nothing of it any more
-                block = build_start_block(memory, wishes, self._store.services.count_tokens)
-            elif event.kind == "prompt":
-                if show:
-                    count = self._store.services.count_tokens
-                    block = build_prompt_block(memory, event.text, event.session, state.shown, count)
-                writer.write_prompt()
-            elif event.kind in ("answer", "subagent"):
-                writer.write_answer()
-            elif event.kind == "tool":
-                writer.write_command(state)
-            elif event.kind == "end":
-                if event.text:
-                    self._write_late_answer(writer)
-                memory.sessions.end_if_writable(event.session)
-            state.note_shown({**block.items, **writer.written})
-        return block
+        state = self._sessions.get(f"{own}/{event.session}")
+        with state.lock:  # the same event may come again, from the spool or another hook, before it is stored
+            if not self._is_new(event):
+                return Block()
+            try:
+                return self._write(event, writer, state, show)
+            except Conflict:
+                return Block()  # stored already, by an earlier process
+            except InvalidInput as exc:
+                _log.warning("an event of %s is dropped: %s", event.client, exc)
+                return Block()
+            except BaseException:
+                self._seen.pop(event.request, None)
+                raise
 
-    def _write_late_answer(self, writer: EventWriter) -> None:
-        with suppress(Conflict):  # recorded already, when the agent stopped
+    def _write(self, event: HookEvent, writer: EventWriter, state: SessionState, show: bool) -> Block:
+        block, memory, count = Block(), writer.memory, self._store.services.count_tokens
+        if event.kind == "start" and show:
+            state.shown.clear()  # after /compact or a resume the client has nothing of it any more
+            block = build_start_block(memory, writer.wishes, count)
+        elif event.kind == "prompt":
+            if show:
+                block = build_prompt_block(memory, event.text, event.session, state.shown, count)
+            writer.write_prompt()
+        elif event.kind in ("answer", "subagent"):
             writer.write_answer()
+        elif event.kind == "tool":
+            writer.write_command(state)
+        elif event.kind == "end":
+            with suppress(Conflict):  # the answer was recorded already, when the agent stopped
+                if event.text:
+                    writer.write_answer()
+            memory.sessions.end_if_writable(event.session)
+        state.note_shown({**block.items, **writer.written})
+        return block
 
     def _is_new(self, event: HookEvent) -> bool:
         """False for an event that came already: a client may have our hook twice, as a plugin and in its settings."""
         at = time.monotonic()
         with self._lock:
-            # A session may start again, after /compact: only its key and the time tell a repeat.
-            known = at - self._seen.get(event.key, -math.inf) < (REPEAT_SECONDS if event.kind == "start" else math.inf)
-            self._seen[event.key] = at
+            since = at - self._seen.get(event.request, -math.inf)
+            self._seen[event.request] = at
             if len(self._seen) > MAX_SEEN:
                 self._seen.popitem(last=False)
-        return not known
+        # A session may start again, after /compact, and its end brings Copilot's answer again.
+        return event.kind == "end" or since >= (REPEAT_SECONDS if event.kind == "start" else math.inf)
 
     def _note_heard(self, client: str) -> None:
         now = time.time()
@@ -181,11 +180,9 @@ class EventWriter:
         self._event = event
         self._judge = judge
         self._repository = repository
-        self._memory = memory
-        self._wishes = wishes
+        self.memory = memory
+        self.wishes = wishes
         self.written: dict[str, str] = {}  # texts by id: the session said these itself
-        text = f"{event.text}\0{event.command}"
-        self._request = f"{event.key}:{zlib.crc32(text.encode('utf-8', 'replace')):08x}"
 
     def write_prompt(self) -> None:
         found = read_prompt(self._event.text, self._judge)  # first: the message is embedded in the same pass
@@ -205,7 +202,7 @@ class EventWriter:
         if event.failed:
             error = f"`{event.command}` failed: {event.output[-MAX_ERROR_CHARACTERS:]}".rstrip(": ")
             about: dict[str, Any] = {"metadata": self._describe(), "occurred_at": event.at}
-            id = self._memory.episodic.record_error(error, session=event.session, request_id=self._request, **about)
+            id = self.memory.episodic.record_error(error, session=event.session, request_id=event.request, **about)
             self.written[id] = error
             state.note_failure(Failure(id, event.command, event.output[-MAX_ERROR_CHARACTERS:]))
             return
@@ -218,20 +215,20 @@ class EventWriter:
         for number, failure in enumerate(reversed(state.failures)):
             if fixes(failure.command, failure.output, self._event.command, next_command=number == 0):
                 text = f"`{self._event.command}` worked."
-                self._memory.episodic.record_resolution(failure.id, text, request_id=f"{self._request}:fix")
+                self.memory.episodic.record_resolution(failure.id, text, request_id=f"{self._event.request}:fix")
                 state.failures.remove(failure)
                 return
 
     def _write_message(self, role: str, kind: SourceKind) -> str:
         event = self._event
         speaker = "subagent" if event.kind == "subagent" else None
-        id = self._memory.remember(
+        id = self.memory.remember(
             event.text[:MAX_LOGGED_CHARACTERS],
             position=SessionPosition(event.session, role=role, speaker=speaker),
             source=Source(event.session, kind),
             metadata=self._describe(),
             occurred_at=event.at,
-            request_id=self._request,
+            request_id=self._event.request,
         )
         self.written[id] = event.text
         return id
@@ -242,13 +239,13 @@ class EventWriter:
         uncited = row is None or personal or kept.end > MAX_LOGGED_CHARACTERS
         cites = () if row is None or uncited else (Citation(row, kept.start, kept.end),)
         source = Source(self._event.session, kind, cites)
-        id = (self._wishes if personal else self._memory).remember(
+        id = (self.wishes if personal else self.memory).remember(
             kept.text,
             importance=_IMPORTANCE[kept.kind],
             source=source,
             metadata={**self._describe(), CODING: kept.kind, SESSION: self._event.session},
             occurred_at=self._date(kept),
-            request_id=f"{self._request}:{number}",
+            request_id=f"{self._event.request}:{number}",
         )
         self.written[id] = kept.text
 

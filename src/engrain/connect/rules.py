@@ -101,10 +101,9 @@ def _find_own_words(text: str) -> str:
     # In one line a colon explains: "we dropped the rewrite: it costs too much".
     own = blank_pasted(blank_blocks(text)) if "\n" not in text else text[:head] + find_own_words(text[head:]).text
     for match in _CODE.finditer(text):
-        if (
-            len(match[1].split()) <= MAX_CODE_WORDS
-            and own[text.rfind("\n", 0, match.start()) + 1 : match.start()].strip()
-        ):
+        if (len(match[1].split()) <= MAX_CODE_WORDS or is_work(match[1])) and own[
+            text.rfind("\n", 0, match.start()) + 1 : match.start()
+        ].strip():
             own = own[: match.start()] + match[0] + own[match.end() :]
     return own
 
@@ -135,8 +134,8 @@ class _PromptReader:
         """Find commands whose use the user explains: "to run the slow suite you do `just slow`"."""
         for sentence in self.sentences:
             said = self.own[sentence.start : sentence.end]
-            if _cue("recipe").search(said) and not self._is_void(said, sentence) and not _cue("task").match(said):
-                yield from _find_code_commands(self.own, sentence)
+            if not self._is_void(said, sentence) and not _cue("task").match(said):
+                yield from _find_code_commands(self.own, sentence, _cue("recipe").search(said) is not None)
 
     def _keep(self, run: list[tuple[Kind, Sentence]]) -> Iterator[Kept]:
         """Sentences in a row are one thing: the first says what it is."""
@@ -155,7 +154,7 @@ class _PromptReader:
     def _decide(self, sentence: Sentence, refused: bool, verdict: Judged) -> Kind | None:
         said = self.own[sentence.start : sentence.end]
         kind = None if verdict.drop else self._classify(said, sentence, refused)
-        if kind is not None and verdict.keep and kind != "file":
+        if kind is not None and verdict.keep and kind != "file" and not (kind == "correction" and _is_reply(said)):
             return verdict.kind  # a rule knows that it lasts, the model better of which kind it is
         if kind is not None or not verdict.keep or self._is_void(said, sentence) or _LOGGED.search(said):
             return kind
@@ -193,7 +192,7 @@ class _PromptReader:
     def _classify_statement(self, said: str, sentence: Sentence) -> Kind | None:
         if _cue("machine").search(said) or _cue("stable_taste").search(said):
             return "wish"
-        if _cue("central").search(said) and _PATH.search(said):
+        if _names_place(said) or (_cue("central").search(said) and _PATH.search(said)):
             return "file"
         if _cue("decision").search(said):
             return "decision"
@@ -221,15 +220,33 @@ def read_answer(text: str, judge: SentenceJudge | None = None) -> list[Kept]:
         paths = [match for one, _ in others for match in _PATH.finditer(text, one.start, one.end)]
         found += [Kept("file", match[0], *match.span()) for match in paths[:3]]
     for one, said in sentences:
-        if not _cue("hedged").search(said) and _cue("ran").search(_CODE.sub(" ", said)):
-            found += _find_code_commands(text, one)
+        if _cue("hedged").search(said) or one.is_question:
+            continue
+        if one not in kept and _names_place(said):
+            found.append(Kept("file", *_cut_sentence(text, one)))
+        found += _find_code_commands(text, one, _cue("ran").search(_CODE.sub(" ", said)) is not None)
     return [one for one in found if len(one.text) <= MAX_KEPT_CHARACTERS and not contains_secret(one.text)]
 
 
-def _find_code_commands(text: str, sentence: Sentence) -> Iterator[Kept]:
+def _is_reply(said: str) -> bool:
+    """True for "no, …" and "you keep …", which answer the agent. "No mocks in tests" does not."""
+    refusal = _cue("refusal").match(said)
+    return refusal is not None and (" " in refusal["cue"] or not refusal[0].rstrip().endswith(refusal["cue"]))
+
+
+def _find_code_commands(text: str, sentence: Sentence, explained: bool) -> Iterator[Kept]:
+    """Find commands in a sentence that explains their use, in one of its words or right before each."""
     for match in _CODE.finditer(text, sentence.start, sentence.end):
-        if is_work(match[1]) and not contains_secret(match[1]):
+        told = explained or _cue("recipe_before").search(text[sentence.start : match.start()])
+        if told and is_work(match[1]) and not contains_secret(match[1]):
             yield Kept("command", match[1], *match.span(1))
+
+
+def _names_place(said: str) -> bool:
+    """True for "the seed data is in db/seeds.sql", but not for where a bug or its fix is."""
+    if _cue("failure").search(said) or _cue("passing").search(said):
+        return False
+    return any(_cue("located").search(said[: match.start()]) for match in _PATH.finditer(said))
 
 
 def _judge_answer(text: str, sentences: list[Sentence], judge: SentenceJudge | None) -> dict[Sentence, Judged]:

@@ -36,6 +36,7 @@ SPOOL_SECONDS = 1.0
 SLOW_SECONDS = 0.3
 DRAIN_SECONDS = 5
 BACKLOG = 128
+MAX_LOG_BYTES = 1 << 20
 STOP_SECONDS, _POLL_SECONDS = 5.0, 0.02
 TAKE_OVER_SECONDS = 10.0
 _log = logging.getLogger("engrain")
@@ -170,11 +171,14 @@ def _listen(home: ConnectHome) -> Listener | None:
 
 
 def _serve(home: ConnectHome, listener: Listener, idle_seconds: float) -> None:
+    from logging.handlers import RotatingFileHandler
+
     from engrain.connect.recorder import EventRecorder
     from engrain.memory.store import warm_up_embedder
     from engrain.server.serve import ApiServer
 
-    logging.basicConfig(filename=home.folder / "resident.log", level=logging.WARNING, format="%(asctime)s %(message)s")
+    log = RotatingFileHandler(home.folder / "resident.log", maxBytes=MAX_LOG_BYTES, backupCount=1)
+    logging.basicConfig(handlers=[log], level=logging.WARNING, format="%(asctime)s %(message)s")
     with open_store(home) as store:
         recorder = EventRecorder(store, home)
         api = ConnectApi(store, recorder, read_build())

@@ -18,6 +18,7 @@ from engrain.connect.repository import find_repository, make_scopes
 from engrain.core.clock import check_time
 from engrain.core.errors import InvalidInput
 from engrain.core.model.results import Progress
+from engrain.core.validation import suggest_name
 from engrain.memory import Store
 from engrain.ports.plain_files import open_plain
 from engrain.transfer.foreign_sqlite import read_foreign_rows
@@ -217,11 +218,17 @@ _OPENCODE = ".local/share/opencode/opencode.db"
 LOADABLE = (*TRANSCRIPTS, "opencode")
 
 
+def find_pattern(client: str) -> str:
+    """Return where a client keeps its transcripts, below the user's folder."""
+    if client not in LOADABLE:
+        known = f"{suggest_name(client, LOADABLE)} Known: {', '.join(LOADABLE)}."
+        raise InvalidInput(f"{client!r} keeps no transcripts that engrain reads.{known}")
+    return _OPENCODE if client == "opencode" else TRANSCRIPTS[client][0]
+
+
 def list_transcripts(client: str, user_folder: Path) -> list[Path]:
     """The transcripts that a client keeps, oldest first."""
-    if client not in LOADABLE:
-        raise InvalidInput(f"{client} keeps no transcripts that engrain reads. Known: {', '.join(LOADABLE)}.")
-    pattern = _OPENCODE if client == "opencode" else TRANSCRIPTS[client][0]
+    pattern = find_pattern(client)
     found = [path for path in user_folder.glob(pattern) if path.is_file()]
     return sorted(found, key=lambda path: path.stat().st_mtime)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +15,7 @@ from engrain.cli.command import memory_command
 from engrain.cli.context import CommandContext, is_typed
 from engrain.cli.output import dim, escape, format_table
 from engrain.connect.home import ConnectHome
-from engrain.core.errors import Conflict, InvalidInput, NotFound
+from engrain.core.errors import ConfigError, Conflict, InvalidInput, NotFound
 from engrain.core.validation import to_plain
 
 if TYPE_CHECKING:
@@ -102,6 +103,8 @@ def disconnect(cli: CommandContext, clients: Sequence[str], project: bool, show:
 
 
 def _make_connector(home: ConnectHome, project: bool) -> Connector:
+    if os.name != "posix":
+        raise ConfigError("agents are connected on Linux and macOS. On Windows give them the MCP server: engrain mcp.")
     from engrain.connect.connector import Connector
     from engrain.connect.repository import find_repository
 
@@ -172,6 +175,7 @@ def _describe_connected(changed: dict[str, list[FileChange]]) -> Iterator[str]:
         yield from _list_changed(changes)
         if CLIENTS[name].advice:
             yield dim(f"  {CLIENTS[name].advice}")
+    yield "The next session remembers. For those of the past: engrain load --from CLIENT"
 
 
 def _describe_disconnected(changed: dict[str, list[FileChange]]) -> Iterator[str]:
@@ -195,5 +199,6 @@ def _print_status(cli: CommandContext, home: ConnectHome, connector: Connector) 
     value = {**to_plain(status), "findings": list(status.list_findings())}
     rows = [("store", status.store)]
     rows += [(one.name, f"{one.why}{f'. {one.fix}' if one.fix else ''}") for one in status.list_findings()]
-    rows += [(one.title, "not connected") for one in status.clients if one.installed and not one.connected]
+    missing = [one for one in status.clients if one.installed and not one.connected]
+    rows += [(one.title, f"not connected. engrain connect {one.client}") for one in missing]
     cli.print_result(value, lambda: format_table(rows))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from engrain.memory import Memory
 
 MAX_DAYS = 3_650
-MAX_ITEMS = 1_000
+PAGE = 1_000
 MAX_LINE = 160
 SHORT_ID = 14  # enough to name one item; --json has the whole ids
 _TITLES = {
@@ -43,7 +43,7 @@ def recap(cli: CommandContext, days: int) -> None:
 
     since = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=days - 1)
     with _open_memories() as (memory, _):
-        items = [item for item in memory.list(limit=MAX_ITEMS) if get_time(item) >= since]
+        items = sorted(_list_since(memory, since), key=get_time, reverse=True)
     prompts = [item for item in reversed(items) if item.kind == "message" and item.role == "user"]
     sessions = {name: [one for one in prompts if one.session == name] for name in {one.session: 0 for one in prompts}}
     kept = {kind: [item for item in items if get_kind(item) == kind] for kind in _TITLES}
@@ -107,6 +107,16 @@ def _open_memories() -> Iterator[tuple[Memory, Memory]]:
     own, personal = make_scopes(find_repository(Path.cwd()))
     with open_store(home.prepare(), background=False) as store:
         yield store.memory(agent=own.agent, user=own.user), store.memory(user=personal.user)
+
+
+def _list_since(memory: Memory, since: datetime) -> Iterator[Item]:
+    """Yield what happened since then. Of a loaded past that is less than what was recorded since then."""
+    undated = {"occurred_at": {"exists": False}, "recorded_at": {">=": since}}
+    for where in ({"occurred_at": {">=": since}}, undated):
+        page = memory.list(where, limit=PAGE)
+        while page:
+            yield from page
+            page = memory.list(where, limit=PAGE, after=page[-1].id)
 
 
 def _find_owner(id: str, *memories: Memory) -> tuple[Memory, str]:

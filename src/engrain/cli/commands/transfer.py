@@ -241,7 +241,7 @@ def _load_file(cli: CommandContext, file: BinaryIO | str, dry_run: bool, options
 
 def _load_past(cli: CommandContext, client: str, has_options: bool) -> None:
     from engrain.connect.home import ConnectHome, open_store
-    from engrain.connect.transcripts import load_transcripts
+    from engrain.connect.transcripts import find_pattern, load_transcripts
 
     if has_options:
         raise click.UsageError("--from stands alone: it takes every transcript that the client keeps.")
@@ -249,7 +249,9 @@ def _load_past(cli: CommandContext, client: str, has_options: bool) -> None:
     with open_store(home) as store, show_progress("Loading", None, cli.json) as progress:
         loaded = load_transcripts(store, home, client, progress)
     read = f"{count_noun(loaded.transcripts, 'transcript')} with {count_noun(loaded.events, 'event')}"
-    cli.print_result(loaded, lambda: [f"{read}; {loaded.unchanged} unchanged since the last load."])
+    said = f"{read}; {loaded.unchanged} unchanged since the last load."
+    none = f"No transcript was found: {client} keeps them in ~/{find_pattern(client)}."
+    cli.print_result(loaded, lambda: [said if loaded.transcripts or loaded.unchanged else none])
 
 
 def _count_rows(file: BinaryIO) -> int | None:
