@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from engrain.core.errors import EngrainError, ReadOnlyStore
+from engrain.core.errors import EngrainError, ReadOnlyStore, StoreError
 from engrain.core.identity import Scope
 from engrain.core.model.items import Words
 from engrain.core.model.queries import Finding, StoreStatus
@@ -86,6 +86,8 @@ class Health:
         if self._file.path is None:
             return [self._check_sync(), check_owners(*owners[0])]
         path = self._file.path
+        if not path.exists():
+            raise StoreError(f"{path} was removed or renamed while open. Put it back, then restart the program.")
         found = [*_check_writable(path), self._check_file_system(path), self._check_rights(), self._check_encryption()]
         return [self._check_sync(), *found, check_owners(*owners[0])]
 
