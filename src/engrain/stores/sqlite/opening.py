@@ -111,7 +111,9 @@ def inspect_path(location: str | os.PathLike[str], engine: Engine | EncryptedEng
         _check_path(path, read_only)
         check_journal(path, has_log=not no_wal)
     except OSError as exc:
-        raise StoreError(f"{path} cannot be looked at: {exc.strerror}.") from exc
+        raise StoreError(
+            f"{path} cannot be looked at: {exc.strerror}. Check its name and the rights of its folder."
+        ) from exc
     if no_wal and sqlite_version(name) < SAFE_WAL_VERSION:
         warnings.warn(f"engrain: {no_wal} Writes are safe but slower. Run: pip install -U apsw.", stacklevel=4)
     journal: Journal = "truncate" if no_wal else "wal"
@@ -223,6 +225,11 @@ def open_connection(file: StoreFile, create: bool = False) -> Connection:
         _set_pragmas(db)
     except BaseException as exc:
         db.close()
+        if type(exc) is NotADatabase:
+            raise NotADatabase(
+                f"{file.path} is not an SQLite database, or it is encrypted. Give the path of an engrain store; for an "
+                "encrypted one, set ENGRAIN_KEY."
+            ) from exc
         # On a disk that is mounted read-only SQLite only says that it cannot open the file.
         if type(exc) is StoreError and not file.read_only and file.path and not os.access(file.path, os.W_OK):
             raise ReadOnlyStore(file.explain_read_only()) from exc
