@@ -167,10 +167,12 @@ def _read_tables(where: str, tables: Mapping[str, Any], objects: bool = False) -
 
 def _resolve_path(path: Path, named: str) -> str:
     """Resolve a path in a settings file relative to that file, wherever the program was started."""
+    if "\x00" in named:
+        raise ConfigError(f"{path}: {named!r} is not a path: no path has a null character.")
     scheme, found, rest = named.rpartition("://")
     if scheme not in ("", "sqlite", "file") or rest in ("", ":memory:"):
         return named
-    return f"{scheme}{found}{os.path.abspath(path.parent / Path(rest).expanduser())}"
+    return f"{scheme}{found}{os.path.abspath(path.parent / os.path.expanduser(rest))}"
 
 
 def _read_environment() -> Settings:
@@ -183,11 +185,14 @@ def _check_type(path: str, table: str, key: str, value: object) -> object:
     if key in ("count", "key"):
         raise ConfigError(f"{path}: {key!r} in [{table}] can only be set by a program, not in a file.")
     wanted = _TYPES.get(key, str)
-    value = float(value) if wanted is float and isinstance(value, int) and not isinstance(value, bool) else value
+    if wanted is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_TIMEOUT:
+        value = float(value)
     if not isinstance(value, wanted) or isinstance(value, bool) is not (wanted is bool):
         raise ConfigError(f"{path}: {key!r} in [{table}] must be {wanted.__name__}, not {value!r}.")
     if key == "dimension" and not 0 < value <= MAX_DIMENSIONS:  # type: ignore[operator]
         raise ConfigError(f"{path}: dimension in [embedder] must be from 1 to {MAX_DIMENSIONS:,}, not {value!r}.")
     if key in ("timeout", "retries") and not 0 <= value <= MAX_TIMEOUT:  # type: ignore[operator]
         raise ConfigError(f"{path}: {key} in [{table}] must be from 0 to {MAX_TIMEOUT:,}, not {value!r}.")
+    if key == "cache_bytes" and value < 0:  # type: ignore[operator]
+        raise ConfigError(f"{path}: cache_bytes in [stores] must be 0 or more, not {value!r}.")
     return tuple(value) if isinstance(value, list) else value

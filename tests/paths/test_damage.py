@@ -69,7 +69,7 @@ def test_a_row_that_another_program_changed_is_refused_and_reported(path: Path, 
     change_outside(path, statement)
     with opened(path) as memory, pytest.raises(StoreCorrupt, match="is damaged"):
         memory.slots.get("user.city")
-    assert (check_integrity(path).state, "1 rows of table" in check_integrity(path).why) == ("fail", True)
+    assert (check_integrity(path).state, "1 damaged row in table" in check_integrity(path).why) == ("fail", True)
 
 
 @pytest.mark.parametrize("table", ["item", "source", "words", "scope", "code, vector"])
@@ -166,7 +166,7 @@ def test_damage_gets_into_no_backup_and_no_copy(path: Path, tmp_path: Path) -> N
         memory.procedural.used(memory.procedural.require("bake bread").id, "baking", success=False, note="brown")
     change_outside(path, "update trial set note = 'black'")
     with opened(path) as memory:
-        with pytest.raises(StoreCorrupt, match="1 rows of table trial are damaged"):
+        with pytest.raises(StoreCorrupt, match="1 damaged row in table trial"):
             memory.store.backup(tmp_path / "backup.db")
         with pytest.raises(StoreCorrupt, match="a row of table trial is damaged"):
             memory.store.copy(tmp_path / "copy.db")

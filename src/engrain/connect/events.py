@@ -39,7 +39,7 @@ _WRAPPED = re.compile(r'"[^"]+"')
 _GEMINI_FRAME = re.compile(
     r"</?untrusted_context>|^Output: |^Process Group PGID: \d+$|^Background PIDs: .*$", re.MULTILINE
 )
-_EXIT = re.compile(r"(?:^Exit [Cc]ode:? |completed with exit code )(\d+)", re.MULTILINE)
+_EXIT = re.compile(r"(?:^Exit [Cc]ode:? |completed with exit code )(\d{1,9})", re.MULTILINE)
 _EXIT_LINE = re.compile(r"^(?:Exit [Cc]ode:? \d+\n?|<shellId: \d+ completed with exit code \d+>\n?)", re.MULTILINE)
 MAX_OUTPUT_CHARACTERS = 20_000
 MAX_TRANSCRIPT_BYTES = 1 << 20
@@ -71,14 +71,14 @@ class HookEvent:
 def read_event(message: Mapping[str, Any]) -> HookEvent | None:
     """Read what the hook sent; None for an event that nobody needs, such as a tool call of a subagent."""
     client, name, payload = (message.get(part) for part in ("client", "event", "payload"))
-    if not isinstance(payload, dict) or not isinstance(client, str) or name not in _KINDS:
+    if not isinstance(payload, dict) or not isinstance(client, str) or not isinstance(name, str) or name not in _KINDS:
         return None
-    kind = _KINDS[str(name)]
+    kind = _KINDS[name]
     session = _first(payload, "session_id", "sessionId", "conversation_id")
-    folder = _first(payload, "cwd") or next(iter(payload.get("workspace_roots") or ()), "")
+    folder = _first(payload, "cwd") or _find_root(payload)
     if not session or not folder or not _concerns_us(kind, payload):
         return None
-    at = datetime.fromtimestamp(float(message.get("at") or 0), UTC) if message.get("at") else None
+    at = _read_time(message.get("at"))
     text, message_id, command, output, failed = "", "", "", "", False
     if kind == "prompt":
         text = strip_context(_first(payload, "prompt"))
@@ -89,13 +89,13 @@ def read_event(message: Mapping[str, Any]) -> HookEvent | None:
             str(Path.home() / f".copilot/session-state/{Path(session).name}/events.jsonl")
         )
     elif kind == "tool":
-        command, output, failed = _read_tool(str(name), payload)
+        command, output, failed = _read_tool(name, payload)
     if (kind in ("prompt", "answer", "subagent") and not text.strip()) or (kind == "tool" and not command.strip()):
         return None
     # The session of Copilot may end before its answer is in the transcript: its end brings the same message again.
     about = "answer" if message_id else kind
     key = f"{client}:{session}:{about}:{message_id or _find_key(payload, message)}"
-    return HookEvent(client, str(name), kind, f"{client}-{session}", folder, key, at, text, command, output, failed)
+    return HookEvent(client, name, kind, f"{client}-{session}", folder, key, at, text, command, output, failed)
 
 
 def make_output(client: str, name: str, block: str) -> dict[str, Any]:
@@ -124,6 +124,19 @@ def _concerns_us(kind: EventKind, payload: Mapping[str, Any]) -> bool:
 
 def _first(payload: Mapping[str, Any], *names: str) -> str:
     return next((value for name in names if isinstance(value := payload.get(name), str)), "")
+
+
+def _find_root(payload: Mapping[str, Any]) -> str:
+    roots = payload.get("workspace_roots")
+    return roots[0] if isinstance(roots, list) and roots and isinstance(roots[0], str) else ""
+
+
+def _read_time(at: Any) -> datetime | None:
+    """The time of an event in seconds since 1970; None if there is none, or it is in no calendar."""
+    try:
+        return datetime.fromtimestamp(float(at), UTC) if at else None
+    except (OSError, OverflowError, TypeError, ValueError):
+        return None
 
 
 def _find_key(payload: Mapping[str, Any], message: Mapping[str, Any]) -> str:

@@ -171,7 +171,9 @@ def send(path: str, body: bytes, end: float) -> Answer:
 def read_breaker(path: str) -> tuple[int, float]:
     try:
         found = json.loads(read_small(path))
-        return max(0, int(found["failures"])), float(found["until"])
+        # A time beyond any pause is of a clock that was set back, or of somebody else: it would pause for ever.
+        until = float(found["until"])
+        return max(0, int(found["failures"])), until if until <= time.time() + PAUSE_SECONDS else 0.0
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return 0, 0.0
 

@@ -45,16 +45,23 @@ def make_scopes(repository: Repository, user: str | None = None) -> tuple[Scope,
 
 def find_repository(folder: str | os.PathLike[str]) -> Repository:
     """Find the repository of a folder by reading git's own files: a process for it would cost 5 ms and more."""
-    start = Path(folder).expanduser().absolute()
+    start = Path(_expand_user(os.fspath(folder))).absolute()
     for parent in (start, *start.parents):
         marker = parent / ".git"
-        if marker.exists():
+        if os.path.exists(marker):  # unlike Path.exists, also for a name that is too long
             git = _resolve_git_folder(marker)
             common = _find_common_folder(git)
             remote = _read_remote(common, _stamp(common / "config"))
             name = remote or str(common.parent if common.name == ".git" else common)
             return Repository(name[-_MAX_NAME:], parent, _read_branch(git))
     return Repository(str(start)[-_MAX_NAME:], start)
+
+
+def _expand_user(name: str) -> str:
+    try:
+        return os.path.expanduser(name)
+    except ValueError:  # a NUL in the name of a user
+        return name
 
 
 def normalize_remote(url: str) -> str:

@@ -29,7 +29,7 @@ SAVE_SECONDS = 1.0
 # Their hooks and transcripts share no ids: a session that hooks recorded is not loaded again.
 _WITHOUT_IDS = ("gemini", "copilot")
 _WORKSPACE = re.compile(r"\*\*Workspace Directories:\*\*\s+- (\S[^\n]*)")
-_CODEX_EXIT = re.compile(r"(?:Process exited with code|\"exit_code\": ?|Exit code:?) ?(\d+)")
+_CODEX_EXIT = re.compile(r"(?:Process exited with code|\"exit_code\": ?|Exit code:?) ?(\d{1,9})")
 _CODEX_OUTPUT = re.compile(r"\A.*?^Output:\n", re.DOTALL | re.MULTILINE)
 _CODEX_SHELL = ("/bin/bash", "bash", "-lc")
 # Clients put instructions and states into the user's turn: these are in tags or say so.
@@ -287,7 +287,7 @@ def _skip_other_shapes(read: Callable[[], Iterator[HookEvent]]) -> Iterator[Hook
     """Yield the events of one line. A client may write lines that no version known to us has written."""
     try:
         yield from [*read()]
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError, InvalidInput):
+    except (AttributeError, ArithmeticError, KeyError, TypeError, ValueError, RecursionError, InvalidInput):
         return
 
 

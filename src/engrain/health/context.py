@@ -336,6 +336,9 @@ def _run_check(check: Check, context: CheckContext) -> Verdict:
         return Verdict("unknown", f"not checked: {_shorten_message(exc)}", "start the server")
     except EngrainError as exc:
         return Verdict("fail", f"the check failed: {_shorten_message(exc)}", _choose_fix(exc, context))
+    except OSError as exc:
+        why = f"the check failed: {exc.filename or 'a file'} cannot be looked at ({exc.strerror})"
+        return Verdict("fail", why, "look if it was moved or removed; put it back, or restore a backup")
     except (ValueError, TypeError, LookupError, ArithmeticError) as exc:
         # Another program or a bad disk may leave anything in a row. Its content is not repeated here.
         _log.debug("check %s failed to run", check.number, exc_info=True)

@@ -76,6 +76,10 @@ class ApiKey:
 
     def __post_init__(self) -> None:
         check_key(self.name, "name")
+        if any(not isinstance(hash, str) or not hash.isascii() for hash in (self.id, self.sha256, self.replaced or "")):
+            raise InvalidInput("the id and the hashes of a key must be ASCII text.")
+        if self.replaced_until is not None and datetime.fromisoformat(self.replaced_until).tzinfo is None:
+            raise InvalidInput(f"replaced_until needs a time zone: {self.replaced_until}.")
         Scope(self.tenant, self.agent, self.user)
         if not self.rights or any(right not in RIGHTS for right in self.rights):
             raise InvalidInput(f"a key needs rights, of {', '.join(RIGHTS)}, not {', '.join(self.rights) or 'none'}.")
@@ -218,7 +222,7 @@ def _read_keys(path: Path) -> dict[str, ApiKey]:
             raise ConfigError(f"{path} was written by a newer engrain. Upgrade: pip install -U engrain.")
         found = [_parse_key(values) for values in document["keys"]]
     except (ValueError, LookupError, TypeError) as exc:
-        raise ConfigError(f"the keys in {path} cannot be read: {exc}.") from exc
+        raise ConfigError(f"the keys in {path} cannot be read: {str(exc).rstrip('.')}.") from exc
     return {key.id: key for key in found}
 
 

@@ -18,7 +18,9 @@ MAX_VALUE_BYTES = 64 << 20
 # A damaged or forged tree may lead to the same page again and again. A true row takes far fewer steps than this.
 _MAX_STEPS_A_BYTE, _FREE_STEPS = 5, 1_000_000
 _STEPS_BETWEEN_LOOKS = 10_000
-# No function, no pragma, no other file: generated columns and views of the file come to nothing.
+# Rows of a forged tree may share their bytes. A join of ours repeats some.
+_MAX_BYTES_A_BYTE, _FREE_BYTES = 16, 64 << 20
+# No function, no pragma, no other file: views of the file come to nothing.
 _ALLOWED = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ)
 _DEFENSIVE = 1010  # SQLITE_DBCONFIG_DEFENSIVE, which Python names since 3.12
 
@@ -28,17 +30,18 @@ def read_foreign_rows(path: AnyPath, kind: str, tables: Sequence[str], statement
 
     `kind` is what the file should be, such as "a store of LangGraph", for the message of an error.
 
-    InvalidInput if it is no plain file or no such database, or if a table is a view, virtual or missing.
+    InvalidInput if it is no plain file or no such database, or if a table is a view, virtual or missing, or computes
+    a column: SQLite runs the functions of such a column, whatever is denied.
     """
     name = os.fspath(path)
     size = _check_files(name)
     try:
         with closing(sqlite3.connect(f"file:{quote(name)}?mode=ro", uri=True)) as connection:
-            _restrict(connection, size)
+            computing = _restrict(connection, size, tables)
             for table in tables:
-                if not _is_ordinary_table(connection, table):
+                if table in computing or not _is_ordinary_table(connection, table):
                     raise InvalidInput(f"{name} has no table `{table}`: it is not {kind}.")
-            return connection.execute(statement).fetchall()
+            return _fetch(connection.execute(statement), _FREE_BYTES + size * _MAX_BYTES_A_BYTE)
     except (sqlite3.Error, OverflowError, MemoryError) as exc:
         raise InvalidInput(f"{name} cannot be read as {kind}: {exc}.") from exc
 
@@ -55,7 +58,8 @@ def _check_files(name: str) -> int:
     return about.st_size
 
 
-def _restrict(connection: sqlite3.Connection, size: int) -> None:
+def _restrict(connection: sqlite3.Connection, size: int, tables: Sequence[str]) -> set[str]:
+    """Deny all but reading. Return the tables with a column that is computed or hidden."""
     connection.execute("pragma trusted_schema = off")
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
     if hasattr(connection, "setconfig"):
@@ -68,9 +72,21 @@ def _restrict(connection: sqlite3.Connection, size: int) -> None:
         return left < 0
 
     connection.set_progress_handler(stop, _STEPS_BETWEEN_LOOKS)
+    computing = {table for table in tables if any(row[6] for row in connection.execute(f"pragma table_xinfo({table})"))}
     connection.set_authorizer(
         lambda action, *_: sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY,
     )
+    return computing
+
+
+def _fetch(rows: sqlite3.Cursor, limit: int) -> list[tuple[Any, ...]]:
+    found = []
+    for row in rows:
+        limit -= sum(len(value) for value in row if isinstance(value, (str, bytes)))
+        if limit < 0:
+            raise sqlite3.DatabaseError("its rows hold far more than the file")
+        found.append(row)
+    return found
 
 
 def _is_ordinary_table(connection: sqlite3.Connection, table: str) -> bool:

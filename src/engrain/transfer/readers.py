@@ -112,6 +112,8 @@ def _translate_zip_errors() -> Iterator[None]:
     try:
         yield
     except (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as exc:
+        if "password" in str(exc):
+            raise InvalidInput("the ZIP archive has a password. Unpack it first.") from exc
         raise InvalidInput(f"the ZIP archive cannot be read: {exc}. Download it again.") from exc
 
 

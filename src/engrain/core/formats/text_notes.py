@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -72,13 +73,15 @@ def read_csv_notes(text: str) -> Iterator[NumberedNote]:
     delimiter = _find_delimiter(text.partition("\n")[0])
     if not delimiter:
         raise InvalidInput(f"the first line of a CSV file names its columns, one of them {' or '.join(TEXT_COLUMNS)}.")
-    reader = csv.DictReader(text.splitlines(keepends=True), delimiter=delimiter, restkey="")
+    # Lines end as CSV knows it: str.splitlines would also cut a row at marks inside a text, such as U+2028.
+    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, restkey="")
     try:
         column = find_text_column(list(reader.fieldnames or []))
         for row in reader:
             yield reader.line_num, _build_row({name: value for name, value in row.items() if name}, str(column))
     except csv.Error as exc:
-        raise InvalidInput(f"the CSV file cannot be read at line {reader.line_num}: {exc}.") from exc
+        hint = " Load such a text as JSON Lines." if "field limit" in str(exc) else ""
+        raise InvalidInput(f"the CSV file cannot be read after line {reader.line_num:,}: {exc}.{hint}") from exc
 
 
 def _find_delimiter(head: str) -> str:

@@ -119,11 +119,19 @@ class Backups:
         """Check the copy, which must hold a state between the start of the backup and now."""
         assert copy.path is not None
         with open_outside(copy) as (db, version):
-            rows = count_rows(db, copy, version)
+            try:
+                rows = count_rows(db, copy, version)
+            except StoreCorrupt as exc:
+                raise StoreCorrupt(
+                    f"the store is damaged, and no backup of it was made. Run: engrain doctor. ({exc})"
+                ) from exc
             ((change,),) = db.rows(_SQL["find_last_change"])
         most = self._last_change()
         if not least <= change <= most:
-            raise StoreCorrupt(f"the copy has change {change}, where the store was between {least} and {most}.")
+            raise StoreCorrupt(
+                f"the copy is of another moment: it ends with change {change}, and the store was between {least} and "
+                f"{most}. Run the backup again; if it fails again, run: engrain doctor."
+            )
         size, sha = hash_file(copy.path)
         now, encrypted = self._clock(), copy.key is not None
         return BackupManifest(now, latest_version(), rows["item"], size, sha, encrypted, __version__, rows, self.code)
@@ -136,7 +144,7 @@ class Backups:
 def check_backup(path: Path, key: str | None) -> tuple[StoreFile, BackupManifest]:
     """A backup that is whole, to be opened. Any other file is a typed error, and nothing is changed."""
     if not path.is_file():
-        raise NotFound(f"there is no backup {path}.")
+        raise NotFound(f"there is no backup {path}. Give the path of a file that engrain backup wrote.")
     manifest_path = path.with_name(path.name + MANIFEST_SUFFIX)
     if not manifest_path.is_file():
         raise NotADatabase(
@@ -156,7 +164,8 @@ def check_backup(path: Path, key: str | None) -> tuple[StoreFile, BackupManifest
         raise NewerStore(f"{path} was written by a newer engrain. Upgrade: pip install -U engrain.")
     if not whole:
         raise StoreCorrupt(
-            f"{path} is damaged, cut short, or was written to: it is not the file that its manifest speaks of."
+            f"{path} is damaged, cut short, or was written to: it is not the file that its manifest describes. "
+            "Restore another backup."
         )
     if manifest.encrypted and key is None:
         raise WrongKey(f"{path} is encrypted. Give its key: ENGRAIN_BACKUP_KEY, or ENGRAIN_KEY.")
@@ -164,7 +173,7 @@ def check_backup(path: Path, key: str | None) -> tuple[StoreFile, BackupManifest
     try:
         with open_outside(file) as (db, version):
             if count_rows(db, file, version) != manifest.rows:
-                raise StoreCorrupt(f"{path} does not hold the rows that its manifest counts.")
+                raise StoreCorrupt(f"{path} does not hold the rows that its manifest counts. Restore another backup.")
     except WrongKey:
         raise WrongKey(
             f"{file.path} cannot be read with this key: it has another one. Check ENGRAIN_BACKUP_KEY, or ENGRAIN_KEY."

@@ -181,7 +181,7 @@ def find_damage(db: Connection) -> list[str]:
         except EngrainError as exc:
             found.append(f"table {table.name} cannot be read ({exc})")
         else:
-            found += [f"{count:,} rows of table {table.name} are damaged"] if count else []
+            found += [f"{count:,} damaged {'row' if count == 1 else 'rows'} in table {table.name}"] if count else []
     if found:
         return found
     if wrong := len(_compare_digests(db)):

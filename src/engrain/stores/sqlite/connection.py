@@ -378,7 +378,7 @@ def make_error(code: int | None, message: str, system_error: int = 0) -> Engrain
     if code == IOERR_SHMSIZE or (primary in (IOERR, CANTOPEN) and system_error in (errno.ENOSPC, errno.EDQUOT)):
         primary = FULL
     kind, advice = _ERRORS.get(primary, (StoreError, ""))
-    return kind(f"{advice or 'SQLite reported an error.'} (SQLite {code}: {message})")
+    return kind(f"{advice or 'SQLite reported an error. Run: engrain doctor.'} (SQLite {code}: {message})")
 
 
 def make_commit_error(code: int | None, message: str) -> EngrainError:
@@ -404,16 +404,19 @@ _ERRORS: Mapping[int, tuple[type[EngrainError], str]] = {
     BUSY: (StoreBusy, "another process held the store for too long. Try again."),
     LOCKED: (StoreBusy, "another connection held the store for too long. Try again."),
     PROTOCOL: (StoreBusy, "another process held the store for too long. Try again."),
-    NOMEM: (StoreError, "there is not enough memory."),
+    NOMEM: (StoreError, "there is not enough memory. Close other programs, or ask for less at once."),
     READONLY: (
         ReadOnlyStore,
         "the file or its folder cannot be written. Change the permissions, or open read-only.",
     ),
-    IOERR: (StoreError, "the disk reported an error. Nothing of this write was kept; repeat it."),
-    CORRUPT: (StoreCorrupt, "the file is damaged. Run: engrain doctor."),
+    IOERR: (
+        StoreError,
+        "the disk reported an error. Nothing of this write was kept: repeat it. If it happens again, check the disk.",
+    ),
+    CORRUPT: (StoreCorrupt, "the file is damaged. Run: engrain doctor, and restore a backup."),
     FULL: (DiskFull, "the disk is full. Nothing of this write was kept; free some space and repeat it."),
-    CANTOPEN: (StoreError, "the file cannot be opened: is the folder there, and may it be written?"),
-    TOOBIG: (TooLarge, "a value is larger than SQLite takes."),
+    CANTOPEN: (StoreError, "the file cannot be opened. Look if its folder exists, and if you may write to both."),
+    TOOBIG: (TooLarge, "a value is larger than SQLite takes. Split it and store the parts."),
     CONSTRAINT: (StoreError, "a rule of the schema was broken: this is a bug in engrain, please report it."),
     NOTADB: (
         NotADatabase,

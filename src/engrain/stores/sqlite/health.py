@@ -12,7 +12,7 @@ from pathlib import Path
 
 import apsw
 
-from engrain.core.errors import EngrainError, ReadOnlyStore
+from engrain.core.errors import EngrainError, ReadOnlyStore, StoreError
 from engrain.core.identity import Scope
 from engrain.core.model.items import Words
 from engrain.core.model.queries import Finding, StoreStatus
@@ -87,6 +87,8 @@ class Health:
         if self._file.path is None:
             return [self._check_sync(), check_owners(*owners[0])]
         path = self._file.path
+        if not path.exists():
+            raise StoreError(f"{path} was removed or renamed while open. Put it back, then restart the program.")
         found = [*_check_writable(path), self._check_file_system(path), self._check_rights(), self._check_encryption()]
         return [self._check_sync(), *found, check_owners(*owners[0])]
 
@@ -206,7 +208,8 @@ class Health:
 def _check_schema(db: Connection, file: StoreFile) -> Finding:
     ((version,),) = db.rows("pragma user_version")
     if version != latest_version():
-        return Finding("schema", "fail", f"version {version}", "restart the program; it brings the store up to date")
+        why = f"the schema has version {version}, and this engrain has {latest_version()}"
+        return Finding("schema", "fail", why, "restart the program; it brings the store up to date")
     if fault := find_fault(db.rows(LIST_OBJECTS), version):
         return Finding("schema", "fail", fault, "restore a backup; or undo the change with the sqlite3 program")
     return Finding("schema", "pass", f"version {version}, with every table, index and trigger as engrain makes them")

@@ -88,7 +88,7 @@ def read_version(db: Connection, file: StoreFile) -> int:
         if application or number or tables:
             raise NotADatabase(f"{file.path} is an SQLite database of another program. Give the path of a new file.")
         if file.read_only:
-            raise NotADatabase(f"{file.path} is empty: there is nothing to read.")
+            raise NotADatabase(f"{file.path} is empty: there is nothing to read. Check the path, or restore a backup.")
         return 0
     ((encoding,),) = db.rows("pragma encoding")
     if encoding != "UTF-8":  # forgotten texts are searched for in UTF-8

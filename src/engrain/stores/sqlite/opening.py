@@ -91,7 +91,9 @@ def inspect_path(location: str | os.PathLike[str], read_only: bool, key: str | N
         _check_path(path, read_only)
         check_journal(path, has_log=not no_wal)
     except OSError as exc:
-        raise StoreError(f"{path} cannot be looked at: {exc.strerror}.") from exc
+        raise StoreError(
+            f"{path} cannot be looked at: {exc.strerror}. Check its name and the rights of its folder."
+        ) from exc
     journal: Journal = "truncate" if no_wal else "wal"
     return StoreFile(path, journal, read_only, no_wal=no_wal, remote=bool(network), key=key)
 
@@ -187,6 +189,11 @@ def open_connection(file: StoreFile, create: bool = False) -> Connection:
         _set_pragmas(db)
     except BaseException as exc:
         db.close()
+        if type(exc) is NotADatabase:
+            raise NotADatabase(
+                f"{file.path} is not an SQLite database, or it is encrypted. Give the path of an engrain store; for an "
+                "encrypted one, set ENGRAIN_KEY."
+            ) from exc
         # On a disk that is mounted read-only SQLite only says that it cannot open the file.
         if type(exc) is StoreError and not file.read_only and file.path and not os.access(file.path, os.W_OK):
             raise ReadOnlyStore(file.explain_read_only()) from exc
