@@ -303,11 +303,16 @@ def encode_stored(windows: bytes, dimension: int) -> bytes | None:
 def quantise(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.void]:
     """int8 codes, a scale per row, and an upper bound on the length of the difference."""
     coded = np.empty(len(rows), dtype=code_type(rows.shape[1]))
-    top = np.abs(rows).max(axis=1)
+    top = np.maximum(rows.max(axis=1), -rows.min(axis=1))
     scale = np.where(top > 0, top / np.float32(_LEVELS), np.float32(1))
-    codes = np.minimum(np.maximum(np.rint(rows / scale[:, None]), -_LEVELS), _LEVELS)  # for one row faster than clip
-    rest = rows.astype(np.float64) - codes * scale[:, None].astype(np.float64)
-    length = np.sqrt(np.square(rest).sum(axis=1))
+    # In place: a new array for each step takes four times as long for many rows.
+    codes = rows / scale[:, None]
+    np.rint(codes, out=codes)
+    np.minimum(codes, _LEVELS, out=codes)  # for one row faster than clip
+    np.maximum(codes, -_LEVELS, out=codes)
+    rest = codes * scale[:, None].astype(np.float64)
+    np.subtract(rows, rest, out=rest)
+    length = np.sqrt(np.einsum("ij,ij->i", rest, rest))
     coded["scale"] = scale
     coded["codes"] = codes
     # One step up: rounding to float32 must not make the bound too small.
