@@ -62,12 +62,7 @@ class VectorIndex(EntryTable):
         self._codes = Column(np.int8, dimension, allocate=allocate)
         # Without numkong: the codes times their scale, made block by block when first scanned.
         self._scaled: Column | None = None
-        # The vectors that were compared last, in turn: the place of each window, or -1, and the window at each place.
-        self._vectors = Column(np.float32, dimension)
-        self._cached_at = Column(np.int32)
-        self._cached = Column(np.int64)
-        self._next_place = 0
-        self._last_query: tuple[Any, Floats] | None = None
+        self.drop_cached()
 
     @property
     def nbytes(self) -> int:
@@ -78,6 +73,20 @@ class VectorIndex(EntryTable):
     def cached_bytes(self) -> int:
         """The bytes that are in memory even if the index is mapped."""
         return (4 * self.dimension + 8) * len(self._vectors) + 4 * len(self._cached_at)
+
+    def move(self, allocate: Allocate) -> None:
+        super().move(allocate)
+        for column in (self._scales, self._errors, self._codes):
+            column.move(allocate)
+        self._allocate, self._scaled = allocate, None
+
+    def drop_cached(self) -> None:
+        # The vectors that were compared last, in turn: the place of each window, or -1, and the window at each place.
+        self._vectors = Column(np.float32, self.dimension)
+        self._cached_at = Column(np.int32)
+        self._cached = Column(np.int64)
+        self._next_place = 0
+        self._last_query: tuple[Any, Floats] | None = None
 
     # Reading changes
 
