@@ -81,7 +81,10 @@ def test_a_named_speaker_counts_in_every_passage_and_a_role_in_none() -> None:
 TEXTS = st.text(max_size=300) | st.text(alphabet="ab .\n京", max_size=3_000)
 
 
-@given(st.lists(st.tuples(TEXTS, st.sampled_from([None, "Ana", "user"]), st.sampled_from([None, "user.city"]))))
+NAMED_TEXTS = st.tuples(TEXTS, st.sampled_from([None, "Ana", "user"]), st.sampled_from([None, "user.city"]))
+
+
+@given(st.lists(NAMED_TEXTS, min_size=8))
 def test_many_texts_are_indexed_like_each_alone(texts: list[NamedText]) -> None:
     assert index_many(texts) == [index_words(*one) for one in texts]
 
