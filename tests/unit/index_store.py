@@ -230,7 +230,7 @@ class IndexStore:
         self, query: np.ndarray, limit: int = 10, *, model: str = MODEL, at: int | None = None, **more: Any
     ) -> Any:
         moment = None if at is None else from_micros(at)
-        return self.index.nearest(VectorQuery(query, model, ANA, at=moment, limit=limit, **more))
+        return self.index.nearest(VectorQuery(query, model, more.pop("scope", ANA), at=moment, limit=limit, **more))
 
     def best(self, terms: tuple[int, ...], limit: int = 10, *, at: int | None = None, **more: Any) -> Any:
         moment = None if at is None else from_micros(at)

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.core.text.passages import CHARACTERS_PER_PASSAGE, WORDS_PER_PASSAGE, index_words, split_passages
+from engrain.core.text.passages import (
+    CHARACTERS_PER_PASSAGE,
+    WORDS_PER_PASSAGE,
+    NamedText,
+    index_many,
+    index_words,
+    split_passages,
+)
 from engrain.core.text.tokenizer import extract_terms, hash_term
 
 
@@ -69,3 +76,20 @@ def test_a_named_speaker_counts_in_every_passage_and_a_role_in_none() -> None:
     named = [passage for passage, number, _ in unpacked(index_words(text, "Ana").pairs) if number == hash_term("ana")]
     assert named == list(range(len(split_passages(text))))
     assert index_words(text, "Assistant") == index_words(text, None)
+
+
+TEXTS = st.text(max_size=300) | st.text(alphabet="ab .\n京", max_size=3_000)
+
+
+NAMED_TEXTS = st.tuples(TEXTS, st.sampled_from([None, "Ana", "user"]), st.sampled_from([None, "user.city"]))
+
+
+@given(st.lists(NAMED_TEXTS, min_size=8))
+def test_many_texts_are_indexed_like_each_alone(texts: list[NamedText]) -> None:
+    assert index_many(texts) == [index_words(*one) for one in texts]
+
+
+def test_more_texts_than_one_round_takes_and_a_long_one_are_indexed_alike() -> None:
+    texts: list[NamedText] = [(f"tea {number}", None, None) for number in range(1_100)]
+    texts.insert(3, ("tea " * 500, None, None))
+    assert index_many(texts) == [index_words(*one) for one in texts]

@@ -288,6 +288,51 @@ def test_a_scope_larger_than_the_cap_is_mapped_and_not_read_again(tmp_path: Path
     assert store.best((1,), limit=400) == store.new_index().best(WordQuery((1,), ANA, limit=400))
 
 
+def test_scopes_above_the_cap_are_mapped_and_not_read_again(tmp_path: Path) -> None:
+    store = IndexStore()
+    scopes = [Scope(user=str(place)) for place in range(12)]
+    for scope in scopes:
+        for place in range(200):
+            store.add(scope, passages=[{place: 1, 7: 2}], vectors={MODEL: [DIRECTIONS[place % 12]]})
+    fresh = [store.new_index().best(WordQuery((3, 7), scope, limit=9)) for scope in scopes]
+    store.nearest(DIRECTIONS[0], scope=scopes[0])
+    one = store.index.usage()["bytes"]
+    store.index.clear()
+    store.index = IndexCache(store.read, lambda _: store.clock, 8 * one, str(tmp_path))
+    descriptors = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(3):
+        before = store.run_count
+        for scope, expected in zip(scopes, fresh, strict=True):
+            assert store.best((3, 7), scope=scope, limit=9) == expected
+            assert store.nearest(DIRECTIONS[1], scope=scope).ids
+    assert store.run_count - before < 4 * len(scopes)  # changes, and the vectors that are compared
+    held = store.index.usage()
+    assert (held["scopes"], held["dropped"], held["over_cap"]) == (12, 0, 0)
+    assert held["mapped"] > 4
+    assert held["bytes"] <= held["cap"]
+    assert len(list(Path("/proc/self/fd").iterdir())) <= descriptors + 2
+    assert list(tmp_path.iterdir()) == []  # the files have no names
+    row = store.add(scopes[0], passages=[{3: 1, 7: 9}], vectors={MODEL: [DIRECTIONS[3]]})
+    assert store.best((3, 7), scope=scopes[0], limit=300) == store.new_index().best(
+        WordQuery((3, 7), scopes[0], limit=300)
+    )
+    assert store.nearest(DIRECTIONS[3], scope=scopes[0], limit=1).ids == [row.id]
+
+
+def test_mapped_scopes_of_which_too_much_stays_in_memory_are_dropped(tmp_path: Path) -> None:
+    store = IndexStore()
+    store.index = IndexCache(store.read, lambda _: store.clock, 20_000, str(tmp_path))
+    scopes = [Scope(user=str(place)) for place in range(10)]
+    for scope in scopes:
+        for place in range(20):
+            store.add(scope, passages=[{place: 1}], vectors={MODEL: [DIRECTIONS[place % 12]]})
+        assert len(store.best((1,), scope=scope).hits) == 1
+    held = store.index.usage()
+    assert held["dropped"] > 0
+    assert held["scopes"] + held["dropped"] == 10
+    assert held["bytes"] <= held["cap"]
+
+
 def test_candidates_are_what_the_single_searches_find() -> None:
     store = IndexStore()
     for place in range(40):

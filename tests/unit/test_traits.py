@@ -25,6 +25,8 @@ from engrain.core.rules.statements import (
         ("I\u2019d rather walk.", PREFERENCE),
         ("We don't like surprises.", PREFERENCE),
         ("My favourite tea is green.", PREFERENCE),
+        ("She preferred tea.", PREFERENCE),
+        ("We dislike queuing.", PREFERENCE),
         ("The rent is 900 francs.", NUMBER_OR_TIME),
         ("We met last Tuesday.", NUMBER_OR_TIME),
         ("Where did you go?", IS_QUESTION),

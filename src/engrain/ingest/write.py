@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from engrain.core.clock import Clock, Time, check_duration
 from engrain.core.errors import (
@@ -22,13 +22,13 @@ from engrain.core.errors import (
     tolerate,
 )
 from engrain.core.identity import Scope
-from engrain.core.model.items import Draft, Note, Relation, Source, Vectors
+from engrain.core.model.items import Draft, Note, Relation, Source, Vectors, Words
 from engrain.core.model.messages import Message
 from engrain.core.model.plans import Add, Applied, Embed, Outcome, Plan, Request, describe_request
 from engrain.core.model.queries import UnembeddedItem
 from engrain.core.rules.own_words import detect_stored_traits
-from engrain.core.rules.statements import find_conditions
-from engrain.core.text.passages import Span, find_statement_spans, index_words
+from engrain.core.rules.statements import INSTRUCTION, find_conditions
+from engrain.core.text.passages import NamedText, Span, find_statement_spans, index_many, index_words
 from engrain.core.text.tokenizer import split_identifier
 from engrain.core.validation import check_text
 from engrain.ports import Services
@@ -138,7 +138,11 @@ def commit_batches(
 
 def _build_steps(notes: Sequence[Note], services: Services) -> tuple[Add, ...]:
     """Build steps without vectors."""
-    return tuple(Add(build_draft(note, services.redact), note.request_id) for note in notes)
+    redacted = [redact_note(note, services.redact) for note in notes]
+    return tuple(
+        Add(_make_draft(note, words), note.request_id)
+        for note, words in zip(redacted, index_many([name_text(note) for note in redacted]), strict=True)
+    )
 
 
 def _find_answer(plan: Plan, services: Services) -> Applied | None:
@@ -189,31 +193,44 @@ def add_vectors(drafts: Sequence[Draft], embedder: Embedder) -> list[Draft]:
         return []
     bare = [one for one in drafts if one.vectors is None]
     try:
-        made = iter(embed_texts([(prefix_slot(one.text, one.slot), one.kind) for one in bare], embedder))
+        made = iter(embed_texts([_describe_text(one) for one in bare], embedder))
     except EmbedderFailed as exc:
         # Words find the texts until maintenance embeds them.
         _log.warning("the embedder failed, so %d texts have no vectors yet: %s", len(bare), exc)
         return list(drafts)
-    return [one if one.vectors else replace(one, vectors=next(made)) for one in drafts]
+    return [one if one.vectors else one.with_vectors(next(made)) for one in drafts]
 
 
-def embed_texts(texts: Sequence[tuple[str, str]], embedder: Embedder) -> list[Vectors]:
-    """Return the vectors of each (text, kind), all from one model.
+class TextToEmbed(NamedTuple):
+    text: str
+    kind: str
+    may_order: bool = True  # it may be a standing order
+
+
+def _describe_text(draft: Draft) -> TextToEmbed:
+    role = draft.position.role if draft.position else None
+    # The traits of a text say whether a person gives an order in it: see detect_traits.
+    ordered = draft.traits & INSTRUCTION or draft.slot is not None or role in ("assistant", "tool")
+    return TextToEmbed(prefix_slot(draft.text, draft.slot), draft.kind, bool(ordered))
+
+
+def embed_texts(texts: Sequence[TextToEmbed], embedder: Embedder) -> list[Vectors]:
+    """Return the vectors of each text, all from one model.
 
     A short message has its own vector, then one for each statement in it; a standing order also has one for its
     condition. Every other text has one for each window.
     """
     embedder = pin_embedder(embedder)
-    sentences = _embed_sentences([text for text, kind in texts if kind == "message"], embedder)
-    pieces = [
-        [*(() if text in sentences else split_windows(text, kind, embedder)), *find_conditions(text)]
-        for text, kind in texts
-    ]
+    sentences = _embed_sentences([one.text for one in texts if one.kind == "message"], embedder)
+    pieces = []
+    for text, kind, may_order in texts:
+        windows = [] if text in sentences else split_windows(text, kind, embedder)
+        pieces.append(windows + find_conditions(text) if may_order else windows)
     raw = iter(embedder.embed([piece for some in pieces for piece in some], "document"))
     key = embedder.model.key
     return [
         Vectors(key, tuple(row.tobytes() for row in (*sentences.get(text, ()), *islice(raw, len(some)))))
-        for (text, _), some in zip(texts, pieces, strict=True)
+        for (text, _, _), some in zip(texts, pieces, strict=True)
     ]
 
 
@@ -256,7 +273,8 @@ def embed_missing(services: Services, limit: int) -> int:
 
 def embed_items(services: Services, missing: Sequence[UnembeddedItem], began: int) -> None:
     """Embed all items, or none if the embedder fails. `began` is the store's moment before they were read."""
-    vectors = embed_texts([(prefix_slot(one.text, one.slot), one.kind) for one in missing], services.embedder)
+    texts = [TextToEmbed(prefix_slot(one.text, one.slot), one.kind) for one in missing]
+    vectors = embed_texts(texts, services.embedder)
     steps: dict[Scope, list[Embed]] = {}
     for one, made in zip(missing, vectors, strict=True):
         steps.setdefault(one.scope, []).append(Embed(one.id, one.hash, made))
@@ -293,7 +311,14 @@ def finish_forgetting(gone: Sequence[str], marked: Sequence[str], scope: Scope, 
 def build_draft(note: Note, redact: RedactFunction | None = None) -> Draft:
     """Build a draft from a checked note, redacted and indexed by words, but without vectors."""
     note = redact_note(note, redact)
-    speaker, role = (note.position.speaker, note.position.role) if note.position else (None, None)
+    return _make_draft(note, index_words(*name_text(note)))
+
+
+def name_text(note: Note) -> NamedText:
+    return note.text, note.position.speaker if note.position else None, note.slot
+
+
+def _make_draft(note: Note, words: Words) -> Draft:
     return Draft(
         text=note.text,
         kind="message" if note.position else "relation" if note.relation else "fact",
@@ -305,8 +330,8 @@ def build_draft(note: Note, redact: RedactFunction | None = None) -> Draft:
         occurred_at=note.occurred_at,  # type: ignore[arg-type]  # core.notes.checked made it a datetime
         expires_at=note.expires_at,  # type: ignore[arg-type]
         relation=note.relation,
-        words=index_words(note.text, speaker, note.slot),
-        traits=detect_stored_traits(note.text, role),
+        words=words,
+        traits=detect_stored_traits(note.text, note.position.role if note.position else None),
         derived=note.derived,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, Literal, get_args
 
 from engrain.core.clock import Time, check_time
@@ -84,6 +85,9 @@ class Source:
     @property
     def trust(self) -> float:
         return TRUST[self.kind]
+
+
+_USER = Source()
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +199,17 @@ class Draft:
     # Items without this slot that no longer hold once this one is stored: ids, or references to earlier steps.
     ends: tuple[str, ...] = ()
 
+    def with_vectors(self, vectors: Vectors) -> Draft:
+        """Return the draft with these vectors, in half the time of dataclasses.replace."""
+        values = list(_read_draft(self))
+        values[_VECTORS] = vectors
+        return Draft(*values)
+
+
+_DRAFT_FIELDS = [attribute.name for attribute in fields(Draft)]
+_VECTORS = _DRAFT_FIELDS.index("vectors")
+_read_draft = attrgetter(*_DRAFT_FIELDS)
+
 
 MAX_PLACE = 2**53
 RESERVED_KEY = "engrain"  # the one key of an item's metadata that is engrain's own
@@ -278,7 +293,7 @@ def _check_slot(slot: object) -> str:
 
 def _check_source(source: str | Source | None) -> Source:
     if source is None:
-        return Source()
+        return _USER
     if isinstance(source, str):
         return Source(check_key(source, "source"), "document")
     if not isinstance(source, Source):
@@ -311,9 +326,8 @@ def _check_position(position: SessionPosition | None) -> SessionPosition | None:
     check_key(position.session, "session")
     if position.number is not None:
         check_count(position.number, "position number", 0, MAX_PLACE)
-    for name in ("speaker", "role"):
-        if getattr(position, name) is not None:
-            check_key(getattr(position, name), name)
+    check_optional_key(position.speaker, "speaker")
+    check_optional_key(position.role, "role")
     return position
 
 

@@ -61,8 +61,10 @@ def make_claim(draft: Draft, trust: float, decision: Decision, stored: Sequence[
 
     The claim stands beside the fact. Its metadata names the slot.
     """
-    closed = next((one for one in stored if one.id == decision.closes), None)
-    if draft.kind != "fact" or closed is None or closed.trust <= trust:
+    if draft.kind != "fact" or decision.closes is None:
+        return None
+    closed = next(one for one in stored if one.id == decision.closes)
+    if closed.trust <= trust:
         return None
     return replace(draft, slot=None, metadata={**draft.metadata, CLAIM_KEY: draft.slot})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -32,12 +32,13 @@ def detect_traits(text: str, role: str | None = None) -> int:
     head = text[:_MAX_READ_CHARACTERS].lower()
     if "\u2019" in head:
         head = head.replace("\u2019", "'")
-    known = load_languages()
+    words, known = split_letters(head), load_languages()
     bits = 0
     if role not in ("assistant", "tool"):
-        bits |= INSTRUCTION * _matches("instruction", head, known) | PREFERENCE * _matches("preference", head, known)
-        bits |= CONDITION * (bits & INSTRUCTION > 0 and _matches("condition", head, known))
-    if _DIGIT.search(head) or not known.words["number_or_time"].isdisjoint(split_letters(head)):
+        bits |= INSTRUCTION * _matches("instruction", head, words, known)
+        bits |= PREFERENCE * _matches("preference", head, words, known)
+        bits |= CONDITION * (bits & INSTRUCTION > 0 and _matches("condition", head, words, known))
+    if not known.words["number_or_time"].isdisjoint(words) or _DIGIT.search(head):
         bits |= NUMBER_OR_TIME
     return bits | IS_QUESTION * is_short_question(head)
 
@@ -45,17 +46,20 @@ def detect_traits(text: str, role: str | None = None) -> int:
 def find_conditions(text: str) -> list[str]:
     """Return what standing orders apply to: "invoices" for "when I ask about invoices, always add the date"."""
     head, known = text[:_MAX_READ_CHARACTERS].lower().replace("\u2019", "'"), load_languages()
-    if not _matches("condition", head, known) or not _matches("instruction", head, known):
+    words = split_letters(head)
+    if not _matches("condition", head, words, known) or not _matches("instruction", head, words, known):
         return []
     # Each language has a group of its own, and one match has one of them.
     found = (match[match.lastindex or 0].strip() for match in known.statements["condition"].finditer(head))
     return list(dict.fromkeys(filter(None, found)))[:MAX_CONDITIONS]
 
 
-def _matches(what: str, head: str, known: Languages) -> bool:
-    for hint in known.hints[what]:
-        if hint in head:
-            return known.statements[what].search(head) is not None
+def _matches(what: str, head: str, words: Iterable[str], known: Languages) -> bool:
+    hints = known.hints[what]
+    for word in hints.keys() & words:
+        for phrase in hints[word]:
+            if phrase in head:
+                return known.statements[what].search(head) is not None
     return False
 
 

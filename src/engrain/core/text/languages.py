@@ -8,7 +8,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from engrain.core.text.tokenizer import count_unspaced_characters, hash_term, tokenize
+from engrain.core.text.tokenizer import count_unspaced_characters, hash_term, split_letters, tokenize
 
 ENGLISH = "en"
 # A text is English if one word in so many is an English stop word: other languages have a "do" or an "in" as well.
@@ -62,7 +62,7 @@ class Languages:
     relative_dates: tuple[RelativeDate, ...]
     numbers: dict[str, int]
     statements: dict[str, re.Pattern[str]]
-    hints: dict[str, tuple[str, ...]]
+    hints: dict[str, dict[str, tuple[str, ...]]]  # phrases by one of their words
     words: dict[str, frozenset[str]]
     questions: dict[str, re.Pattern[str]]
     frames: dict[str, re.Pattern[str]]
@@ -118,7 +118,7 @@ def _combine(named: dict[str, dict[str, Any]]) -> Languages:
         ),
         numbers=numbers,
         statements=_compile_section(tables, "statements"),
-        hints={name: tuple(values) for name, values in merge_section(tables, "hints").items()},
+        hints={name: _group_phrases(values) for name, values in merge_section(tables, "hints").items()},
         words={name: frozenset(" ".join(values).split()) for name, values in merge_section(tables, "words").items()},
         questions=_compile_section(tables, "questions"),
         frames=_compile_section(tables, "frames"),
@@ -167,6 +167,15 @@ def _compile_section(tables: list[dict[str, Any]], section: str) -> dict[str, re
     # Matched against lower-case text: ignoring case in the pattern costs twice the time.
     merged = merge_section(tables, section)
     return {name: re.compile("|".join(f"(?:{part})" for part in parts)) for name, parts in merged.items()}
+
+
+def _group_phrases(phrases: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Group phrases by their longest word."""
+    found: dict[str, tuple[str, ...]] = {}
+    for phrase in phrases:
+        word = max(split_letters(phrase), key=len)
+        found[word] = (*found.get(word, ()), phrase)
+    return found
 
 
 def merge_section(tables: Iterable[Mapping[str, Any]], section: str) -> dict[str, list[str]]:

@@ -126,7 +126,7 @@ def hash_term(word: str) -> int:
 
 def extract_terms(text: str) -> list[int]:
     """Return the term of every token, repeats included."""
-    return [_term_cache[word] for word in tokenize(text)]
+    return list(map(_term_cache.__getitem__, tokenize(text)))
 
 
 def count_unspaced_characters(text: str) -> int:

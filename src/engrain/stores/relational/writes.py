@@ -231,8 +231,8 @@ class _StepWriter:
         new, begins = self.ids(self.now), to_micros(decision.valid_from)
         if decision.closes:
             self.tx.run("close_item", id=decision.closes, valid_to=begins, replaced_by=new)
-        validity = {"valid_from": begins, "valid_to": write_time(decision.valid_to)}
-        self._insert(new, draft, hash_, {**validity, **place, "replaced_by": decision.replaced_by, "trust": trust})
+        values = {"valid_from": begins, "valid_to": write_time(decision.valid_to), "trust": trust}
+        self._insert(new, draft, hash_, {**place, **values, "replaced_by": decision.replaced_by})
         closed: tuple[str, ...] = (decision.closes,) if decision.closes else ()
         closed += self._close_ended(draft, trust, decision.valid_from, new)
         status: OutcomeStatus = "behind" if decision.valid_to else "replaced" if closed else "added"
@@ -344,12 +344,13 @@ class _StepWriter:
     def _take_place(self, place: SessionPosition | None) -> dict[str, Any]:
         if place is None:
             return {"session": None, "place": None, "speaker": None, "role": None}
-        length = self._find_length(place.session)
+        session, length = place.session, self._find_length(place.session)
         number = length if place.number is None else place.number
-        self._lengths[place.session] = max(length, number + 1)
-        self._grown.pop(place.session, None)
-        self._grown[place.session] = None
-        return {"session": place.session, "place": number, "speaker": place.speaker, "role": place.role}
+        if number >= length:
+            self._lengths[session] = number + 1
+        self._grown.pop(session, None)
+        self._grown[session] = None
+        return {"session": session, "place": number, "speaker": place.speaker, "role": place.role}
 
     def _find_length(self, session: str) -> int:
         if session not in self._lengths:
@@ -370,16 +371,16 @@ class _StepWriter:
         self._waiting["add_item"].append(row)
         self._waiting_keys.update((hash_, (row["session"], row["place"])))
         self._add_source(new, 0, draft.source)
-        names = dict.fromkeys((fold_entity(relation.subject), fold_entity(relation.object))) if relation else ()
-        self._waiting["add_entity"] += [{"id": new, "name": name} for name in names]
+        if relation:
+            names = dict.fromkeys((fold_entity(relation.subject), fold_entity(relation.object)))
+            self._waiting["add_entity"] += [{"id": new, "name": name} for name in names]
         self._unindexed.append((new, draft.words, draft.vectors))
 
     def _add_source(self, id_: str, number: int, source: Source) -> None:
         self._waiting["add_source"].append({"id": id_, "number": number, "kind": source.kind, "name": source.name})
-        self._waiting["add_citation"] += [
-            {"id": id_, "number": number, "cited": cite.item, "span_start": cite.start, "span_end": cite.end}
-            for cite in source.cites
-        ]
+        for cite in source.cites:
+            span = {"cited": cite.item, "span_start": cite.start, "span_end": cite.end}
+            self._waiting["add_citation"].append({"id": id_, "number": number, **span})
 
     def _repeat(self, id_: str, draft: Draft, trust: float) -> Outcome:
         ((place, metadata, sources, free),) = self.tx.rows("load_repeated", id=id_)

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from engrain.core.errors import EngrainError, StoreCorrupt
-from engrain.stores.relational.statements import number_parameters, read_migrations
+from engrain.stores.relational.statements import read_migrations
 from engrain.stores.sqlite.connection import NO_CHECKSUM, Connection, Insert, connect
 
 # Columns that no checksum covers: a digest is the sum of checksums, and `logs` is written by a reader's connection.
@@ -21,6 +21,7 @@ _COUNTER = "counter"
 # would make SQLite copy each page that a statement changes, in case the trigger fails.
 _BRING_CHECKSUM = {"item", "source", *_INDEX}
 _INSERT = re.compile(r"insert into (\w+)")
+_PARAMETER = re.compile(r":(\w+)")
 
 
 class Table(NamedTuple):
@@ -105,11 +106,11 @@ def find_target(sql: str) -> Table | None:
 
 @cache
 def prepare_insert(sql: str) -> Insert:
-    """An insert that brings its checksum along. It takes each column by its name."""
+    """An insert that brings its checksum along."""
     table = find_target(sql)
     assert table, sql
-    numbered, read_parameters = number_parameters(sql)
-    return Insert(numbered, "scope" in table.columns, itemgetter(*table.columns), read_parameters)
+    assert _PARAMETER.findall(sql) == [*table.columns, "checksum"], sql
+    return Insert(_PARAMETER.sub("?", sql), itemgetter(*table.columns))
 
 
 @cache

@@ -70,12 +70,10 @@ class Reader(Protocol):
 
 
 class Insert(NamedTuple):
-    """An insert that brings a checksum along, with the values of each column and of each parameter in their order."""
+    """An insert that takes the columns of its table in their order, then a checksum."""
 
     sql: str
-    of_scope: bool
-    read_columns: Callable[[Mapping[str, Any]], tuple[Any, ...]]
-    read_parameters: Callable[[Mapping[str, Any]], tuple[Any, ...]]
+    read_columns: Callable[[Mapping[str, Any]], Row]
 
 
 class Connection:
@@ -115,17 +113,14 @@ class Connection:
         for args in rows:
             self.run(sql, args)
 
-    def insert(self, insert: Insert, rows: Sequence[dict[str, Any]]) -> None:
-        """Insert rows with their checksums. Each has every column of the table in the type that SQLite stores."""
-        for values in rows:
-            values["checksum"] = NO_CHECKSUM + zlib.crc32(marshal.dumps(insert.read_columns(values), 2))
+    def insert(self, sql: str, rows: Iterable[Row], scope: int | None = None) -> None:
+        """Insert rows of one scope with their checksums. Each has every column in the type that SQLite stores."""
+        sealed = [(*row, NO_CHECKSUM + zlib.crc32(marshal.dumps(row, 2))) for row in rows]
         try:
-            self._raw.executemany(insert.sql, map(insert.read_parameters, rows))
+            self._raw.executemany(sql, sealed)
         except _DATA_ERRORS as exc:
             self._raise(exc, len(self.differences))
-        self.differences += [
-            (values["scope"] if insert.of_scope else None, values["checksum"] - NO_CHECKSUM) for values in rows
-        ]
+        self.differences.append((scope, sum(row[-1] for row in sealed) - NO_CHECKSUM * len(sealed)))
 
     def begin_writing(self) -> None:
         for name, _ in self._insert_triggers:

@@ -70,27 +70,25 @@ class SqliteTransaction:
         found = self.dialect.find(statement)
         own = self._supply(found)
         if "checksum" in found.parameters:
-            complete = self._complete_sources if "number" in found.parameters else self._complete_items
-            self.db.insert(prepare_insert(found.sql), complete([{**own, **row} for row in rows]))
+            complete = self._complete_source if "number" in found.parameters else self._complete_item
+            insert = prepare_insert(found.sql)
+            self.db.insert(insert.sql, [insert.read_columns(complete(row, own)) for row in rows], own["scope"])
             return
         if find_target(found.sql):
             self.db.add_insert_triggers(list_insert_triggers())
         sql, order = number_parameters(found.sql)
         self.db.many(sql, (order(self._complete(found, {**own, **row})) for row in rows))
 
-    def _complete_sources(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        for row in rows:
-            row["item"] = self._find_number(row["id"])
-        return rows
+    def _complete_source(self, row: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+        return {**row, **own, "item": self._find_number(row["id"])}
 
-    def _complete_items(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Number new items, and give their values the types that SQLite stores."""
-        for row in rows:
-            number = self._numbers[row["id"]] = self.db.take_number()
-            change = self._take_change()
-            row.update(_NEW_ITEM, n=number, change=change, changed=change, pinned=int(row["pinned"]))
-            row["importance"], row["trust"] = float(row["importance"]), float(row["trust"])
-        return rows
+    def _complete_item(self, row: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+        """Number a new item, and give its values the types that SQLite stores."""
+        number = self._numbers[row["id"]] = self.db.take_number()
+        return {
+            **row, **own, **_NEW_ITEM, "n": number, "changed": self._take_change(), "pinned": int(row["pinned"]),
+            "importance": float(row["importance"]), "trust": float(row["trust"]),
+        }  # fmt: skip
 
     def _find_number(self, id_: str) -> int:
         if id_ not in self._numbers:
@@ -224,13 +222,13 @@ class IndexRows:
             words_by_item[n] = words
             if vectors is not None and vectors.rows:
                 by_model.setdefault(vectors.model, []).append((n, vectors))
-        self._insert("add_index_words", [{"item": n, "pairs": words.pairs} for n, words in words_by_item.items()])
+        self._insert("add_index_words", [(n, words.pairs) for n, words in words_by_item.items()])
         for items in by_model.values():
             self._add_vectors(items)
 
     def replace_words(self, n: int, words: Words) -> None:
         self._db.run(load_sql()["delete_index_words"], {"item": n})
-        self._insert("add_index_words", [{"item": n, "pairs": words.pairs}])
+        self._insert("add_index_words", [(n, words.pairs)])
 
     def replace_vectors(self, n: int, vectors: Vectors) -> None:
         """Replace the item's vectors of the same model."""
@@ -258,10 +256,10 @@ class IndexRows:
                 for (windows,) in self._db.rows(load_sql()["load_index_vector"], {"key": key}):
                     if coded := encode_stored(windows, dimension):
                         self._db.run(load_sql()["delete_code"], {"key": key})
-                        self._insert("add_code", [{"key": key, "windows": coded}])
+                        self._insert("add_code", [(key, coded)])
 
-    def _insert(self, statement: str, rows: Sequence[dict[str, Any]]) -> None:
-        self._db.insert(prepare_insert(load_sql()[statement]), rows)
+    def _insert(self, statement: str, rows: Iterable[Row]) -> None:
+        self._db.insert(prepare_insert(load_sql()[statement]).sql, rows)
 
     def _add_vectors(self, items: Sequence[tuple[int, Vectors]]) -> None:
         """Vectors of one model, coded in one pass of arithmetic."""
@@ -273,11 +271,9 @@ class IndexRows:
         if len(coded) < len(items):
             coded = encode_items([vectors for _, vectors in items])
         keys = [vector_key(model, n) for n, _ in items]
-        self._insert("add_code", [{"key": key, "windows": codes} for key, codes in zip(keys, coded, strict=True)])
+        self._insert("add_code", zip(keys, coded, strict=True))
         windows = (b"".join(vectors.rows) for _, vectors in items)
-        self._insert(
-            "add_index_vector", [{"key": key, "windows": rows} for key, rows in zip(keys, windows, strict=True)]
-        )
+        self._insert("add_index_vector", zip(keys, windows, strict=True))
 
     def _find_or_add_model(self, model: str, dimension: int) -> int:
         found = self._db.models.get(model)

@@ -98,7 +98,7 @@ class Health:
         if state["over_cap"]:
             why = f"this memory needs more than the {cap} that search may hold, so every search reads it anew"
             return Finding("search", "warn", why, "raise cache_bytes in [stores] of the settings file")
-        mapped = "; the rest is in mapped files, because this memory is larger" if state["mapped"] else ""
+        mapped = "; the rest is in mapped files" if state["mapped"] else ""
         return Finding("search", "pass", f"search holds {used} of at most {cap}{mapped}")
 
     def models(self) -> dict[str, int]:

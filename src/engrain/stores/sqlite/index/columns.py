@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 from collections.abc import Sequence
 from mmap import mmap
 from tempfile import TemporaryFile
@@ -18,6 +19,9 @@ Flags = npt.NDArray[np.bool_]
 
 # Room that is not yet touched costs address space, not memory.
 _FIRST_CAPACITY = 64
+_SHARED_BYTES = 32 << 20  # of a file for several columns
+_MAX_SHARED = 4 << 20  # of a column in such a file
+_ALIGNMENT = 64
 
 
 class Allocate(Protocol):
@@ -30,22 +34,39 @@ def allocate_in_memory(shape: tuple[int, ...], dtype: Any, /) -> Array:
     return np.empty(shape, dtype=dtype)
 
 
-def map_files(folder: str) -> Allocate:
-    """Allocate in files of a folder, which have no names: the system takes memory back from them when it has to."""
+class MappedFiles:
+    """Allocates in files of a folder, which have no names: the system takes memory back from them when it has to.
 
-    def allocate(shape: tuple[int, ...], dtype: Any, /) -> Array:
-        size = math.prod(shape) * np.dtype(dtype).itemsize
+    Small columns share a file, since each mapped file takes a descriptor. A file goes with the last of its columns."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._shared: mmap | None = None
+        self._used = 0
+
+    def __call__(self, shape: tuple[int, ...], dtype: Any, /) -> Array:
+        count, size = math.prod(shape), math.prod(shape) * np.dtype(dtype).itemsize
         try:
-            with TemporaryFile(dir=folder) as file:
-                if hasattr(os, "posix_fallocate"):
-                    os.posix_fallocate(file.fileno(), 0, size)  # a full disk shows here, and not when it is written
-                else:
-                    file.truncate(size)
-                return np.frombuffer(mmap(file.fileno(), size), dtype=dtype).reshape(shape)
+            file, offset = (self._map(size), 0) if size > _MAX_SHARED else self._take(size)
         except OSError:
             return allocate_in_memory(shape, dtype)
+        return np.frombuffer(file, dtype=dtype, count=count, offset=offset).reshape(shape)
 
-    return allocate
+    def _take(self, size: int) -> tuple[mmap, int]:
+        with self._lock:
+            if self._shared is None or self._used + size > len(self._shared):
+                self._shared, self._used = self._map(_SHARED_BYTES), 0
+            offset, self._used = self._used, self._used + -(-size // _ALIGNMENT) * _ALIGNMENT
+            return self._shared, offset
+
+    def _map(self, size: int) -> mmap:
+        with TemporaryFile(dir=self._folder) as file:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)  # a full disk shows here, and not when it is written
+            else:
+                file.truncate(size)
+            return mmap(file.fileno(), size)
 
 
 class Column:
@@ -81,10 +102,22 @@ class Column:
             wider[:used] = self.values
             self._buffer, self.values = wider, wider[:used]
 
+    def move(self, allocate: Allocate) -> None:
+        """Keep the values elsewhere from now on."""
+        self._allocate = allocate
+        if len(self.values):
+            self._buffer = self.values = copy_array(self.values, allocate)
+
     def grow(self, length: int, fill: Any) -> None:
         """Grow to this length; the new places hold `fill`."""
         if length > len(self.values):
             self.extend(np.full((length - len(self.values), *self._buffer.shape[1:]), fill, dtype=self._buffer.dtype))
+
+
+def copy_array(values: Array, allocate: Allocate) -> Array:
+    made = allocate(values.shape, values.dtype)
+    made[:] = values
+    return made
 
 
 def sort_unique(rows: Ints) -> Ints:

@@ -303,6 +303,15 @@ class EntryTable:
         """Read the changes since the last one."""
         raise NotImplementedError
 
+    def move(self, allocate: Allocate) -> None:
+        """Keep the entries elsewhere from now on."""
+        for column in (self._owners, self._firsts, self._counts):
+            column.move(allocate)
+
+    def drop_cached(self) -> None:
+        """Drop everything that `cached_bytes` counts."""
+        self._clear_cache()
+
     def _clear_cache(self) -> None:
         """Drop results that were derived from the entries."""
 

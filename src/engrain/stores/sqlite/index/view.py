@@ -64,22 +64,21 @@ class Read(Protocol):
 class IndexCache:
     """The indexes of a store's scopes in use. All stores of a process together hold no more than the cap.
 
-    An index that is larger than that by itself is kept in files of `folder`, which are mapped. Without a folder it is
-    read for each answer."""
+    Above it indexes are kept in files of `folder`, which are mapped. Without a folder one that is larger than the cap
+    by itself is read for each answer, and others are dropped until they are asked again."""
 
     def __init__(self, read: Read, now: Callable[[Reader], int], max_bytes: int, folder: str | None = None) -> None:
         self._read = read
         self._now = now
         self._max_bytes = max_bytes
-        self._folder = folder
         self._over_cap = 0
-        self._slots = Slots()
+        self._slots = Slots(folder)
         weakref.finalize(self, held.drop, self._slots)
 
     def reset(self) -> None:
         """Return to the unused state, in a forked child that has none of the threads."""
         held.reset()
-        self._slots.clear()
+        self._slots.reset()
         self._over_cap = 0
 
     # Answers
@@ -189,7 +188,7 @@ class IndexCache:
     # The cache
 
     def usage(self) -> dict[str, int]:
-        """`mapped` scopes are larger than the cap. `over_cap` counts answers for which such a scope was read anew.
+        """`mapped` scopes are in files. `over_cap` counts answers for which one larger than the cap was read anew.
 
         `bytes` are those in memory; `process` has those of all stores."""
         slots = list(self._slots.values())
@@ -199,7 +198,7 @@ class IndexCache:
             "process": held.nbytes,
             "cap": self._max_bytes,
             "dropped": self._slots.dropped,
-            "mapped": sum(slot.is_large for slot in slots),
+            "mapped": sum(slot.is_large or slot.is_mapped for slot in slots),
             "over_cap": self._over_cap,
         }
 
@@ -229,7 +228,7 @@ class IndexCache:
         # The lock before the snapshot: a snapshot taken earlier could be older than the index.
         with slot.lock:
             answer = self._read(answer_from)
-        if nbytes > self._max_bytes and not (slot.is_large and self._folder):
+        if nbytes > self._max_bytes and not (slot.is_large and self._slots.folder):
             # The next search maps it, if it can be.
             slot.is_large, slot.index, nbytes = True, None, 0
             self._over_cap += 1
@@ -247,8 +246,8 @@ class IndexCache:
             index = ScopeIndex(scope)
             index.items.refresh(db, newest)
             slot.is_large = slot.is_large or index.items.nbytes + _ENTRY_BYTES * len(index.items) > self._max_bytes
-            if slot.is_large and self._folder:
-                index.map_files(self._folder)
+            if slot.is_large and (files := self._slots.open_files()):
+                index.map_files(files)
         return index
 
 
@@ -265,12 +264,13 @@ class ScopeIndex:
         self._allocate: Allocate | None = None
         self._filtered: OrderedDict[FilterKey, tuple[Mask, Mask]] = OrderedDict()
 
-    def map_files(self, folder: str) -> None:
-        """Keep the words and vectors, which are not read yet, in mapped files."""
-        from engrain.stores.sqlite.index.columns import map_files
-
-        self._allocate = map_files(folder)
-        self._words = type(self._words)(self._allocate)
+    def map_files(self, files: Allocate) -> None:
+        """Keep the words and vectors in mapped files, and drop what is made of them."""
+        for entries in (self._words, *self._vectors.values()):
+            if self._allocate is None:
+                entries.move(files)
+            entries.drop_cached()
+        self._allocate = files
 
     @property
     def nbytes(self) -> int:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from engrain.core.text.bm25 import BM25_B, BM25_K1, compute_idf
 from engrain.stores.sqlite.connection import Reader, read_pages
-from engrain.stores.sqlite.index.columns import Allocate, Column, Flags, Ints, allocate_in_memory
+from engrain.stores.sqlite.index.columns import Allocate, Column, Flags, Ints, allocate_in_memory, copy_array
 from engrain.stores.sqlite.index.items import (
     SQL,
     EntryTable,
@@ -92,7 +92,13 @@ class WordIndex(EntryTable):
     @property
     def cached_bytes(self) -> int:
         """The bytes that are in memory even if the index is mapped: two numbers per passage, statistics and scores."""
-        return 16 * len(self._owners)
+        return 16 * len(self._owners) if self._statistics else 0
+
+    def move(self, allocate: Allocate) -> None:
+        super().move(allocate)
+        self._postings.move(allocate)
+        self._lengths.move(allocate)
+        self._hashes.move(allocate)
 
     # Reading changes
 
@@ -262,6 +268,11 @@ class Postings:
     @property
     def nbytes(self) -> int:
         return 8 * len(self) + 200 * len(self._large_counts)
+
+    def move(self, allocate: Allocate) -> None:
+        self._allocate = allocate
+        self._sorted = copy_array(self._sorted, allocate) if len(self._sorted) else self._sorted
+        self._tail.move(allocate)
 
     def reserve(self, length: int) -> None:
         self._tail.reserve(length)
