@@ -1,4 +1,4 @@
-"""Pasted texts of five authors, through the public API: none deletes a fact, and nearly none fills a slot."""
+"""Pasted texts of six authors, through the public API: none deletes a fact, and nearly none fills a slot."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_pasted_text_deletes_nothing_and_fills_no_slot(
     tmp_path: Path, embedder: Callable[[], Any], step: int, report_counts: Callable[..., None]
 ) -> None:
     rows = read_pasted()
-    assert len(rows) == 1_085
+    assert len(rows) == 1_235
     with Store(tmp_path / "store.db", embedder=embedder(), background=False) as store:
         result = score(rows[::step], store)
     assert result.with_removals == []
