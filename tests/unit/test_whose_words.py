@@ -75,7 +75,7 @@ def test_own_words_beside_a_text_are_kept(text: str, statement: str) -> None:
     [
         "I live in Minsk.",
         "Two things. I live in Minsk now, and I work nights. Where can I buy a bike?",
-        "Hi!\n\nI live in Minsk. My dog is called Rex.\n\nWhat should I cook?",
+        "Hi! I moved to Minsk in September. Any tips for cheap furniture?",
     ],
 )
 def test_an_ordinary_message_fills_its_slot(text: str) -> None:
