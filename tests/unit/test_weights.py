@@ -9,7 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from engrain.ingest.whose_words import find_weights
+
 BENCH = Path(__file__).parents[2] / "bench" / "capture"
+HOSTILE = BENCH.parent / "hostile"
 
 
 @pytest.mark.parametrize("name", ["sentence_model.npz", "changes.npz", "forget.npz"])
@@ -23,3 +26,11 @@ def test_weights_name_the_data_they_were_made_from(name: str, monkeypatch: pytes
     file = resources.files("engrain.core") / "data" / name
     with file.open("rb") as opened, np.load(opened, allow_pickle=False) as read:
         assert str(read["data"]) == expected, f"run the script that makes {name}"
+
+
+def test_weights_of_whose_words_name_the_pastes_they_were_made_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(HOSTILE))
+    from whose_texts import hash_pastes  # type: ignore[import-not-found]
+
+    with np.load(find_weights(), allow_pickle=False) as read:
+        assert str(read["data"]) == hash_pastes(), "run bench/hostile/train_whose_words.py"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from engrain.core.model.items import ForgetRequest, Statement
 from engrain.core.model.messages import Message, message_to_note
 from engrain.core.rules.forget_requests import mentions_forgetting, only_mentions
 from engrain.core.rules.importance import EpisodeEvent, EpisodeKind, measure_novelty
 from engrain.core.rules.message_filters import blank_recalled
-from engrain.core.rules.own_words import find_own_words
 from engrain.core.rules.statements import load_statement_rules
 from engrain.core.text.passages import Sentence
 from engrain.ingest import episodes, gate
@@ -20,6 +20,7 @@ from engrain.ingest.forget_targets import is_statement
 from engrain.ingest.message_vectors import MessageVectors
 from engrain.ingest.sentence_model import Verdict, judge_sentences
 from engrain.ingest.tool_output import shorten_output
+from engrain.ingest.whose_words import OwnChances, judge_speakers
 
 # The gate reads this much at either end of a message: the middle is pasted text.
 MAX_GATE_CHARACTERS = 20_000
@@ -45,7 +46,7 @@ def analyze_messages(
         shown, raw = shorten_result(message)
         earlier = [*before, *(turn.message for turn in turns)][-episodes.NOVELTY_ROWS :]
         vectors = MessageVectors(finder.services.embedder)
-        found = _find_user_statements(shown, earlier, _find_judge(finder, vectors))
+        found = _find_user_statements(shown, earlier, _find_judge(finder, vectors), partial(_judge_speakers, vectors))
         turns.append(AnalyzedMessage(shown, raw, found, _build_event(shown, earlier, found), vectors))
     return turns
 
@@ -60,7 +61,7 @@ def shorten_result(message: Message) -> tuple[Message, str | None]:
 
 def asks_to_forget(message: Message, earlier: Sequence[Message]) -> bool:
     """Tell by the rules alone, without the embedder, if a message asks to forget something."""
-    found = _find_user_statements(message, earlier[-episodes.NOVELTY_ROWS :], lambda _text, _sentences: [])
+    found = _find_user_statements(message, earlier[-episodes.NOVELTY_ROWS :])
     return any(isinstance(one, ForgetRequest) for one in found)
 
 
@@ -91,7 +92,17 @@ def _find_judge(finder: ChangeFinder, vectors: MessageVectors) -> gate.JudgeSent
     return judge
 
 
-def _find_user_statements(message: Message, earlier: Sequence[Message], judge: gate.JudgeSentences) -> list[Found]:
+def _judge_speakers(vectors: MessageVectors, text: str, shown: str) -> OwnChances | None:
+    states = vectors.read(text)
+    return None if states is None else judge_speakers(states, shown)
+
+
+def _find_user_statements(
+    message: Message,
+    earlier: Sequence[Message],
+    judge: gate.JudgeSentences | None = None,
+    whose: gate.JudgeSpeakers | None = None,
+) -> list[Found]:
     """Return the user's own statements. Words of other roles and words from recall do not count."""
     if message.role != "user":
         return []
@@ -99,14 +110,16 @@ def _find_user_statements(message: Message, earlier: Sequence[Message], judge: g
     tail = rest[-MAX_GATE_CHARACTERS:]
     own = blank_recalled(head) + " " * (len(rest) - len(tail)) + blank_recalled(tail)
     before = [(one.role, one.text) for one in earlier]
-    return _add_requests(own, before, gate.find_statements(own, before, judge))
+    return _add_requests(own, before, gate.find_statements(own, before, judge, whose), whose)
 
 
-def _add_requests(own: str, before: Sequence[tuple[str, str]], found: list[Found]) -> list[Found]:
+def _add_requests(
+    own: str, before: Sequence[tuple[str, str]], found: list[Found], whose: gate.JudgeSpeakers | None
+) -> list[Found]:
     """Add the requests to forget that name their matter in free words. Their words state nothing themselves."""
     if not mentions_forgetting(own):
         return found
-    words = find_own_words(own, before)
+    words = gate.find_own_words(own, before, whose)
     topics = find_forget_topics(words.text)
     if any(isinstance(one, ForgetRequest) for one in found):
         only = topics[0] if len(topics) == 1 else None

@@ -8,8 +8,18 @@ from dataclasses import replace
 from itertools import pairwise
 
 from engrain.core.model.items import ForgetRequest, Statement
+from engrain.core.rules import own_words
 from engrain.core.rules.frames import HIDDEN_LETTER, cue
-from engrain.core.rules.own_words import MAX_DOUBT, Doubt, blank_blocks, blank_pasted, find_announced
+from engrain.core.rules.own_words import (
+    MAX_DOUBT,
+    Doubt,
+    OwnWords,
+    blank_blocks,
+    blank_pasted,
+    blank_spans,
+    find_announced,
+    find_hidden,
+)
 from engrain.core.rules.profile import UNSURE_IMPORTANCE
 from engrain.core.rules.slot_names import fill_slot, find_mentioned_slot
 from engrain.core.rules.statements import compile_pattern, load_statement_rules
@@ -17,6 +27,7 @@ from engrain.core.secrets.personal import contains_secret
 from engrain.core.text.passages import Clause, Sentence, Span, split_clauses, split_sentences, trim_span
 from engrain.ingest.clause_rules import find_topic_slot, fits_slot, match_fact, match_right_value, skip_lead
 from engrain.ingest.sentence_model import Verdict, begins_with_own_subject, has_topic, is_fragment, join_fragments
+from engrain.ingest.whose_words import OwnChances
 
 # Only the two ends of a long message are read: the middle is mostly pasted text.
 HEAD_CHARACTERS, TAIL_CHARACTERS = 4_000, 2_000
@@ -35,10 +46,15 @@ _OWN_LETTER = re.compile(rf"[^\W{HIDDEN_LETTER}]")  # not in quotation marks
 Found = Statement | ForgetRequest
 # Judges as many of the sentences as its model reads.
 JudgeSentences = Callable[[str, Sequence[Sentence]], Sequence[Verdict]]
+# Tells whose words a text has, given the text without pasted words; None without a model.
+JudgeSpeakers = Callable[[str, str], OwnChances | None]
 
 
 def find_statements(
-    text: str, before: Sequence[tuple[str, str]] = (), judge: JudgeSentences | None = None
+    text: str,
+    before: Sequence[tuple[str, str]] = (),
+    judge: JudgeSentences | None = None,
+    whose: JudgeSpeakers | None = None,
 ) -> list[Found]:
     """Return the lasting statements of a user's message, in order. `before` are the session's last (role, text).
 
@@ -47,33 +63,51 @@ def find_statements(
     """
     plain = blank_blocks(text)
     if len(plain) <= HEAD_CHARACTERS + TAIL_CHARACTERS:
-        return _MessageReader(text, plain, before, judge).read()
+        return _MessageReader(text, plain, before, judge, whose).read()
     cut = plain.find("\n", len(plain) - TAIL_CHARACTERS) + 1 or len(plain)
     ends, shown = (f"{one[:HEAD_CHARACTERS]}{_CUT}{one[cut:]}" for one in (text, plain))
     skipped = cut - HEAD_CHARACTERS - len(_CUT)
-    found = _MessageReader(ends, shown, before, judge).read()
+    found = _MessageReader(ends, shown, before, judge, whose).read()
     return [
         one if one.end <= HEAD_CHARACTERS else replace(one, start=one.start + skipped, end=one.end + skipped)
         for one in found
     ]
 
 
+def find_own_words(text: str, before: Sequence[tuple[str, str]], whose: JudgeSpeakers | None) -> OwnWords:
+    """Blank the words of others: by the rules, or by the model if it reads the text."""
+    words = own_words.find_own_words(text, before)
+    if whose is None or len(text) > HEAD_CHARACTERS:
+        return words
+    reader = _MessageReader(text, blank_blocks(text), before, None, whose)
+    return words if reader.chances is None else OwnWords(reader.shown, words.mixed or reader.mixed)
+
+
 class _MessageReader:
     """Reader of one message. `text` is the original; `shown` blanks what has the shape of a pasted text."""
 
     def __init__(
-        self, text: str, plain: str, before: Sequence[tuple[str, str]], judge: JudgeSentences | None = None
+        self,
+        text: str,
+        plain: str,
+        before: Sequence[tuple[str, str]],
+        judge: JudgeSentences | None,
+        whose: JudgeSpeakers | None,
     ) -> None:
         self.rules = load_statement_rules()
-        self.judge = judge
+        self.judge, self.whose = judge, whose
         self.text = text
         self.shown = blank_pasted(plain)
-        self.sentences = split_sentences(self.shown)
         self.before = before
+        self.announced, self.mixed = find_announced(text, self.shown, before)
+        self.signed = False  # the model, an announcement or a quotation tells of words of others
+        self.chances = self._judge_parts()
+        self.sentences = split_sentences(self.shown)
         self.found: list[Found] = []
         self.stated: list[Found] = []  # by the rules alone
         self.sure: list[Sentence] = []  # what the judge surely keeps
         self.refused: re.Match[str] | None = None
+        self.titled = False  # by the rules: a title before a statement must not fill a slot
 
     def read(self) -> list[Found]:
         last: Sentence | None = None
@@ -92,11 +126,21 @@ class _MessageReader:
         own = self._keep_own_words(doubtful=requests > 1) if self.found else []
         return _keep_last_per_slot([one for one in own if one.start < one.end])
 
+    def _judge_parts(self) -> OwnChances | None:
+        """Blank the parts that are probably not the speaker's, and return the chances of all parts."""
+        told = self.announced == [(0, len(self.text))]  # in the message before, or all of it is a story
+        chances = self.whose(self.text, self.shown) if self.whose and not told else None
+        if chances is not None:
+            self.signed = chances.mixed or bool(self.announced) or any(find_hidden(self.text, self.shown))
+            self.mixed = self.mixed or self.signed
+            self.shown = blank_spans(self.shown, chances.list_others(len(self.shown), mixed=self.signed))
+        return chances
+
     def _add_judged(self, judge: JudgeSentences) -> list[Found]:
         """Add what `judge` keeps, and drop what it surely refuses."""
         parts, found = self._list_parts(), self.found
         before: Sentence | None = None
-        for part, verdict in zip(parts, judge(self.text, parts), strict=False):
+        for part, verdict in zip(parts, judge(self._find_judged_text(), parts), strict=False):
             # Read with the words before it: "she's great" says nothing alone, "York now" is the news of "we moved".
             remark = self._is_remark(part)
             self.sure += [part] if verdict.keep and verdict.sure else []
@@ -111,8 +155,8 @@ class _MessageReader:
     def _split_statement(self, one: Found, judge: JudgeSentences) -> list[Found]:
         """Split a statement into clauses that each say something lasting of a subject of their own.
 
-        "My husband is vegan, I eat anything" is two facts, so that news of one leave the other. A clause that says
-        nothing alone stays with the one before it: no word is lost.
+        "My husband is vegan, I eat anything" is two facts, so that news of one leave the other. If a clause says nothing
+        alone, the statement stays whole.
         """
         if isinstance(one, ForgetRequest) or one.explicit or one.slot:
             return [one]
@@ -124,7 +168,7 @@ class _MessageReader:
             one.end,
         ]
         parts = [Sentence(left, right, is_question=False) for left, right in pairwise(edges)]
-        verdicts = judge(self.text, parts) if len(parts) > 1 else ()
+        verdicts = judge(self._find_judged_text(), parts) if len(parts) > 1 else ()
         pieces: list[Found] = []
         for part, verdict in zip(parts, verdicts, strict=False):
             if not verdict.keep or not verdict.sure:
@@ -132,6 +176,12 @@ class _MessageReader:
             piece = self._build_statement(part.start, part.end, verdict.kind, None)
             pieces.append(replace(piece, importance=min(piece.importance, one.importance)))
         return pieces or [one]
+
+    def _find_judged_text(self) -> str:
+        """Return the text to judge, without the words of others if the model tells whose they are."""
+        if not self.signed:
+            return self.text
+        return blank_spans(self.text, list(find_hidden(self.text, self.shown)))
 
     def _is_remark(self, part: Sentence) -> bool:
         """Tell if words only judge somebody or something that they do not name."""
@@ -225,26 +275,39 @@ class _MessageReader:
 
     def _keep_own_words(self, *, doubtful: bool) -> list[Found]:
         """Drop the statements that others made. A request to forget among the words of others is doubtful."""
-        others, mixed = find_announced(self.text, self.shown, self.before)
-        others = [span for span in others if not self._is_own_label(span[0])]
         end = self._find_serious_end()
-        # A sentence that only the model keeps may be the title of the text that the others are of.
-        stated = [self._find_stated_span(one) for one in self.stated or self.found]
-        doubt = Doubt(self.text, self.sentences, stated, self.shown, others if mixed else None)
+        weigh = self._weigh_by_rules()
         own: list[Found] = []
         for one in self.found:
-            foreign = one.end > end or any(one.start < stop and start < one.end for start, stop in others)
-            foreign = foreign or _OWN_LETTER.search(self.shown, one.start, one.end) is None
+            weight = weigh(one.start, one.end)
+            if self.chances is not None:
+                sure = self.chances.is_sure(one.start, one.end, mixed=self.signed or weight > 0)
+                # Beside the words of others a statement without a slot ends no other fact.
+                weight = int(not sure or (self.signed and one.slot is None))
+            if one.end > end or _OWN_LETTER.search(self.shown, one.start, one.end) is None:
+                weight = MAX_DOUBT + 1
             if isinstance(one, ForgetRequest):
                 introduced = _COLON.search(self.shown, 0, one.start) is not None  # by somebody, or something
-                unsure = mixed or doubt.weight > 0 or doubt.titled or foreign or introduced
-                own.append(replace(one, doubtful=doubtful or unsure))
-                continue
-            weight = doubt.weigh(one.start, one.end)
-            if not foreign and weight <= MAX_DOUBT:
-                sure = not weight and not doubt.titled
-                own.append(one if sure else replace(one, slot=None, replaces=None, doubtful=weight > 0))
+                own.append(replace(one, doubtful=doubtful or self.mixed or introduced or weight > 0))
+            elif weight <= MAX_DOUBT:
+                titled = self.titled and self.chances is None
+                own.append(replace(one, slot=None, replaces=None, doubtful=weight > 0) if weight or titled else one)
         return own
+
+    def _weigh_by_rules(self) -> Callable[[int, int], int]:
+        """Return the doubt about a span, by the rules alone."""
+        others = [span for span in self.announced if not self._is_own_label(span[0])]
+        # A sentence that only the model keeps may be the title of the text that the others are of.
+        stated = [self._find_stated_span(one) for one in self.stated or self.found]
+        doubt = Doubt(self.text, self.sentences, stated, self.shown, others if self.mixed else None)
+        self.titled, self.mixed = doubt.titled, self.mixed or doubt.weight > 0 or doubt.titled
+
+        def weigh(start: int, end: int) -> int:
+            if any(start < stop and first < end for first, stop in others):
+                return MAX_DOUBT + 1
+            return doubt.weigh(start, end)
+
+        return weigh
 
     def _is_own_label(self, end: int) -> bool:
         """Tell if a label such as "the team:" opens a sentence of the speaker that surely lasts, and names no text."""

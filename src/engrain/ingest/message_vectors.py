@@ -39,17 +39,21 @@ class MessageVectors:
         self.embedder = pin_embedder(self.embedder)
 
     def read(self, text: str) -> TextStates | None:
-        """Run the model over the first window of a text, once. None if it fails."""
+        """Run the model over the first window of a text. None if it fails.
+
+        The first text is the message, and its states are kept. Another one has only some of the message's words.
+        """
         pooling = find_span_pooling(self.embedder)
         if pooling is None:
             return None
         if self._states is not None and text.startswith(self._states.text):
             return self._states
         try:
-            self._states, self._spans = pooling.read_text(self.embedder.windows(text)[0]), {}
+            states = pooling.read_text(self.embedder.windows(text)[0])
         except EmbedderFailed:  # the message is stored without a vector, and read by the rules alone
             return None
-        return self._states
+        self._states = self._states or states
+        return states
 
     def read_span(self, text: str, span: Span) -> ReadSpan | None:
         """Return the vector of a part of the text and the states of its words, if that was read."""

@@ -1,4 +1,4 @@
-"""Find the words of others by the frame around them: a label, a request, a letter, a verse or their source."""
+"""Find the words of others by the frame around them: a label, a request, a letter or their source."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from engrain.core.text.passages import Sentence, Span
 # A letter that no pattern names, so that a hidden word still counts as a word.
 HIDDEN_LETTER = "ᚠ"
 _MAX_CUE_CHARACTERS = 400
-_MIN_VERSE_LINES, _MIN_VERSE_COMMAS, _MAX_VERSE_WORDS = 3, 2, 12
 _MAX_LIST_LABEL_WORDS = 3
 MAX_SHORT_CHARACTERS, MAX_SHORT_SENTENCES = 160, 2
 # The words before a colon, from the start of their sentence. A list may label its entries.
@@ -27,7 +26,6 @@ _LEAD = re.compile(
 _EARLIER_CLAUSES = re.compile(r"^(?:.*[,;]\s*)?(?:(?:so|and|but|then)\s)?")
 _CODE = re.compile(r"`[^`\n]*`")
 _LETTER = re.compile(r"[^\W\d_]")
-_CAPITALS, _SMALL, _MIN_CAPITAL_WORDS = re.compile(r"[A-ZÀ-Þ]{2,}"), re.compile(r"[a-zà-ÿ]"), 3
 _PARAGRAPH_END = re.compile(r"\n[ \t]*\n|\Z")
 _LINE = re.compile(r"\S[^\n]*")
 PARAGRAPH = re.compile(r"\S[^\n]*+(?:\n(?![ \t]*\n)[^\n]*+)*+")
@@ -38,10 +36,8 @@ def find_framed(shown: str, sentences: Sequence[Sentence]) -> Iterator[Span]:
     yield from _find_labelled(shown, sentences)
     yield from _find_asked_about(shown)
     yield from _find_letters(shown)
-    yield from _find_verses(shown)
     yield from _find_retold(shown, sentences)
     yield from _find_sourced(shown, sentences)
-    yield from _find_capitals(shown, sentences)
 
 
 def weigh_frame(shown: str, sentences: Sequence[Sentence], stated: Sequence[Span], *, short: bool) -> int:
@@ -85,20 +81,11 @@ def is_own_note(shown: str, label: str, sentences: Sequence[Sentence]) -> bool:
     said = shown[shown.find(label) + len(label) :]
     if "?" in said or cue("speaker").search(said) or cue("first_person").search(said):
         return False
-    return cue("own_text").search(label) is not None or not any(
-        cue(name).search(label) for name in ("textual", "hint", "named")
-    )
+    return cue("own_text").search(label) is not None or not any(cue(name).search(label) for name in ("textual", "hint"))
 
 
 def _has_verb(said: str) -> bool:
     return cue("verb").search(said) is not None
-
-
-def asks_about_unseen(shown: str) -> bool:
-    """Check for a first or last line that asks about something which the speaker has not introduced."""
-    lines = [match[0] for match in _LINE.finditer(shown)]
-    edges = lines[:1] + lines[-1:] if len(lines) > 1 else []
-    return any(cue("unseen").search(line) and not cue("speaker").search(line) for line in edges)
 
 
 def _find_labelled(shown: str, sentences: Sequence[Sentence]) -> Iterator[Span]:
@@ -112,7 +99,7 @@ def _find_labelled(shown: str, sentences: Sequence[Sentence]) -> Iterator[Span]:
             continue
         about = lead if match["rest"] else _EARLIER_CLAUSES.sub("", lead)
         own = any(cue(name).search(about) for name in ("self", "own_label", "remark"))
-        if (own and not cue("known_person").search(lead)) or is_own_note(shown, lead, sentences):
+        if own or is_own_note(shown, lead, sentences):
             continue
         end = _PARAGRAPH_END.search(shown, match.end()) if match["rest"] else None
         labelled = end.start() if end else len(shown)
@@ -125,11 +112,9 @@ def _find_asked_about(shown: str) -> Iterator[Span]:
     if len(lines) < 2:
         return
     (_, first_end), (last_start, last_end) = lines[0], lines[-1]
-    if asks("pointing", shown[:first_end]) or asks("third_person", shown[:first_end]):
+    if asks("pointing", shown[:first_end]):
         yield first_end, len(shown)
-    last = shown[last_start:last_end]
-    about_stranger = asks("third_person", last) and not cue("known_person").search(shown[:last_start])
-    if asks("pointing", last) or about_stranger:
+    if asks("pointing", shown[last_start:last_end]):
         yield 0, last_start
 
 
@@ -155,15 +140,6 @@ def _find_letter_end(shown: str, start: int) -> int | None:
     return None if signed is None else signed.end()
 
 
-def _find_verses(shown: str) -> Iterator[Span]:
-    """Yield stanzas of short lines that end with commas."""
-    for stanza in PARAGRAPH.finditer(shown):
-        lines = [line.rstrip() for line in stanza[0].split("\n")]
-        short = len(lines) >= _MIN_VERSE_LINES and all(len(line.split()) <= _MAX_VERSE_WORDS for line in lines[-3:])
-        if short and sum(line.endswith(",") for line in lines) >= _MIN_VERSE_COMMAS:
-            yield stanza.span()
-
-
 def _find_retold(shown: str, sentences: Sequence[Sentence]) -> Iterator[Span]:
     """Yield the rest of a sentence after words such as "people write stuff like I …", and what goes on in its voice."""
     for place, sentence in enumerate(sentences):
@@ -185,14 +161,6 @@ def _find_sourced(shown: str, sentences: Sequence[Sentence]) -> Iterator[Span]:
         if cue("sourced").match(shown, sentence.start, sentence.end):
             yield 0, sentence.start
             return
-
-
-def _find_capitals(shown: str, sentences: Sequence[Sentence]) -> Iterator[Span]:
-    """Yield the sentences in capital letters of a message that has others: the words of a sign."""
-    capital = [one for one in sentences if len(_CAPITALS.findall(shown, one.start, one.end)) >= _MIN_CAPITAL_WORDS]
-    capital = [one for one in capital if not _SMALL.search(shown, one.start, one.end)]
-    if capital and any(_SMALL.search(shown, one.start, one.end) for one in sentences):
-        yield from ((one.start, one.end) for one in capital)
 
 
 def cue(name: str) -> re.Pattern[str]:

@@ -11,7 +11,6 @@ from engrain.core.rules.frames import (
     HIDDEN_LETTER,
     PARAGRAPH,
     asks,
-    asks_about_unseen,
     cue,
     find_framed,
     is_own_note,
@@ -68,7 +67,6 @@ _ROLE_LINE = re.compile(
 )
 _NUMBERED = re.compile(r"[.!?:;] \d{1,2}[.)] ")  # the clauses of a form
 _COLON = re.compile(r":(?=\s)|(?<=\s)(?:[-=]+>|[-–—]+)(?=\s)")
-_POINTING = re.compile(r"\W*(?:this|that)\b", re.IGNORECASE)
 # A label before a statement: "Old proverb: …", or a title over it.
 _LABEL = re.compile(
     r"[^\w\n]*+(?P<label>\w(?:[^\n:.!?—–]|(?<=\d)[:–](?=\d)){1,79}?)"
@@ -88,7 +86,6 @@ _OPENING_MARKS = " \t\n\"'“„«‘`<([>"
 _BLANK_LINE = re.compile(r"\n[ \t]*\n\s*")
 _LINE_END = re.compile(r"[^\w\n]{0,4}(?:\n|\Z)")
 _NOT_A_LINE_END = re.compile(r"[^\n]")
-_STRAIGHT, _CURLY = re.compile(r"\w'\w"), re.compile(r"\w’\w")
 _FOREIGN_SCRIPT = re.compile(
     r"[\u0370-\u052f\u0590-\u06ff\u0900-\u0dff\u0e00-\u0eff\u1100-\u11ff\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]"
 )
@@ -109,8 +106,8 @@ class OwnWords:
 class Doubt:
     """Weighs the signs that somebody else made a statement of a message: 0 none, 1 doubtful, 2 or more surely.
 
-    The words before a text that the message announces are its speaker's own: "I'm a midwife. Translate this: …". An
-    aside behind such a text may be: "By the way, …". In any other message with words of others nothing is sure.
+    The words before a text that the message announces are its speaker's own: "I'm a midwife. Translate this: …".
+    In any other message with words of others nothing is sure.
     """
 
     def __init__(
@@ -122,32 +119,25 @@ class Doubt:
         others: Sequence[Span] | None,
     ) -> None:
         """`shown` is the text without pasted words, `others` are the spans of others: None if it speaks of no text."""
-        self._shown, self._sentences, self._stated = shown, sentences, stated
+        self._shown, self._stated = shown, stated
         short = is_short(shown, sentences)
         self.weight = weigh_doubt(shown, sentences, stated, short=short) if stated else 0
         # A short message is its speaker's own, but a title before a statement must not fill a slot.
         self.titled = short and not self.weight and bool(stated) and weigh_doubt(shown, sentences, stated) > 0
-        foreign = [] if others is None else merge_spans([*others, *_find_hidden(text, shown)])
+        foreign = [] if others is None else merge_spans([*others, *find_hidden(text, shown)])
         self._unsure = int(bool(foreign) or (others is not None and _is_doubtful(shown, sentences)))
-        self._lead = _find_lead_end(shown, foreign[0][0]) if foreign else 0
-        self._lead_weight = self._weigh_part(0, self._lead)
-        self._tail = foreign[-1][1] - 1 if foreign else len(shown)
+        self._lead = find_lead_end(shown, foreign[0][0]) if foreign else 0
+        self._lead_weight = self._weigh_lead()
 
     def weigh(self, start: int, end: int) -> int:
         if end <= self._lead:
             return self._lead_weight
-        weight = max(self.weight, self._unsure)
-        if weight > MAX_DOUBT and start >= self._tail and self._is_aside(start):
-            return max(1, self._weigh_part(start, len(self._shown)))
-        return weight
+        return max(self.weight, self._unsure)
 
-    def _weigh_part(self, start: int, end: int) -> int:
-        shown = " " * start + self._shown[start:end]
-        stated = [(max(start, first), last) for first, last in self._stated if first < end and last > start]
+    def _weigh_lead(self) -> int:
+        shown = self._shown[: self._lead]
+        stated = [span for span in self._stated if span[0] < self._lead]
         return weigh_doubt(shown, split_sentences(shown), stated) if stated else 0
-
-    def _is_aside(self, start: int) -> bool:
-        return any(_is_aside(self._shown, one) for one in self._sentences if one.start <= start < one.end)
 
 
 def find_own_words(text: str, before: Sequence[tuple[str, str]] = ()) -> OwnWords:
@@ -164,7 +154,7 @@ def find_own_words(text: str, before: Sequence[tuple[str, str]] = ()) -> OwnWord
     stated = [(one.start, one.end) for one in sentences if cue("speaker").match(shown, one.start, one.end)]
     doubt = Doubt(text, sentences, stated, shown, others if mixed else None)
     others = merge_spans([*others, *(span for span in stated if doubt.weigh(*span) > MAX_DOUBT)])
-    return OwnWords("".join(_blank_spans(shown, others)), mixed or doubt.weight > 0 or doubt.titled)
+    return OwnWords(blank_spans(shown, others), mixed or doubt.weight > 0 or doubt.titled)
 
 
 def drop_pasted(text: str) -> str:
@@ -194,12 +184,12 @@ def detect_stored_traits(text: str, role: str | None) -> int:
 
 def blank_blocks(text: str) -> str:
     """Blank the parts between fences, tags or rules. The length stays the same."""
-    return "".join(_blank_spans(text, merge_spans(list(_find_blocks(text)))))
+    return blank_spans(text, merge_spans(list(_find_blocks(text))))
 
 
 def blank_code(text: str) -> str:
     """Blank the parts between fences. The length stays the same."""
-    return "".join(_blank_spans(text, list(_find_fences(text))))
+    return blank_spans(text, list(_find_fences(text)))
 
 
 def blank_pasted(text: str) -> str:
@@ -210,7 +200,7 @@ def blank_pasted(text: str) -> str:
     own = _CAPITAL_ROWS.sub(_blank, _KEY_ROWS.sub(_blank, _COMMA_ROWS.sub(_blank, own)))
     if len(_SPEAKER_LINE.findall(own)) > 1 or _ROLE_LINE.search(own):
         own = _SPEAKER_LINE.sub(_blank, own)
-    own = "".join(_blank_spans(own, list(_find_below_pasted(text, own)))) if own != text else own
+    own = blank_spans(own, list(_find_below_pasted(text, own))) if own != text else own
     own = _QUOTED_WORDS.sub(lambda match: match[0][0] + HIDDEN_LETTER * (len(match[0]) - 2) + match[0][-1], own)
     return own.replace("’", "'")
 
@@ -236,12 +226,10 @@ def find_announced(text: str, shown: str, before: Sequence[tuple[str, str]] = ()
     if any(cue("announced").search(said[-_MAX_CUE_CHARACTERS:]) for _, said in before[-2:]):
         return [(0, len(text))], True
     sentences = split_sentences(shown)
-    if cue("narrated").search(shown):
-        return [(0, len(text))], True
     spans = [*_find_after_cues(text, shown, sentences), *_find_before_cues(shown, sentences)]
-    spans += [*find_framed(shown, sentences), *_find_foreign(text, shown)]
+    spans += [*find_framed(shown, sentences), *_find_foreign(shown)]
     mixed = bool(spans) or shown != text.replace("’", "'") or _is_doubtful(shown, sentences)
-    return merge_spans(_keep_aside(text, shown, spans)), mixed
+    return merge_spans(spans), mixed
 
 
 def weigh_doubt(shown: str, sentences: Sequence[Sentence], stated: Sequence[Span], *, short: bool = False) -> int:
@@ -251,22 +239,14 @@ def weigh_doubt(shown: str, sentences: Sequence[Sentence], stated: Sequence[Span
     """
     edges = [0, *(edge for span in merge_spans(list(stated)) for edge in span), len(shown)]
     around = [shown[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
-    weight = weigh_frame(shown, sentences, stated, short=short)
-    # After a statement "the report goes to Carla" tells more; "is the report fine?" asks about it.
-    naming = (*around[:-1], *(one for one in around[-1:] if "?" in one or _POINTING.match(one)))
-    weight += (
-        any(cue("hint").search(one) for one in around)
-        or any(cue("named").search(one) for one in naming)
-        or shape("furniture").search(shown) is not None
-        or asks_about_unseen(shown)
-    )
+    weight = weigh_frame(shown, sentences, stated, short=short) + any(cue("hint").search(one) for one in around)
     before = [shown[max(0, shown.rfind("\n", 0, start) + 1) : start] for start, _ in stated]
     labels = [match["label"] for one in (*before, shown) if (match := _LABEL.match(one))]
     titles = [one for one in labels if not cue("personal").search(one) and not cue("own_label").search(one)]
     return weight + any(not (short and is_own_note(shown, one, sentences)) for one in titles)
 
 
-def _find_hidden(text: str, shown: str) -> Iterator[Span]:
+def find_hidden(text: str, shown: str) -> Iterator[Span]:
     """Yield the parts that are quoted or have the shape of a pasted text, unless they are short or a line of code."""
     for match in _HIDDEN.finditer(shown):
         said = text[match.start() : match.end()]
@@ -276,7 +256,7 @@ def _find_hidden(text: str, shown: str) -> Iterator[Span]:
             yield match.span()
 
 
-def _find_lead_end(shown: str, first: int) -> int:
+def find_lead_end(shown: str, first: int) -> int:
     """Return where the words before a text of others begin to announce it: 0 if they do not, or are a text too."""
     head = shown[:first].rstrip(_OPENING_MARKS)
     if len(head) > _MAX_LEAD_CHARACTERS or _BLANK_LINE.search(head):
@@ -291,22 +271,6 @@ def _find_lead_end(shown: str, first: int) -> int:
     if last is None or not (last.is_question or asks("pointing", head[last.start : last.end])):
         return 0
     return last.start
-
-
-def _keep_aside(text: str, shown: str, spans: list[Span]) -> list[Span]:
-    """End a text of others before an aside: behind quotation marks or a block, or in the last paragraph."""
-    closed = max((end for _, end in _find_hidden(text, shown)), default=None)
-    if closed is not None:
-        asides = (one.start for one in split_sentences(shown) if one.start >= closed - 1 and _is_aside(shown, one))
-        start = next(asides, None)
-    else:
-        last = max((match.end() for match in _BLANK_LINE.finditer(shown.rstrip())), default=None)
-        start = last if last and cue("parting").match(shown, last) else None
-    return spans if start is None else [(first, min(end, start)) for first, end in spans if first < start]
-
-
-def _is_aside(shown: str, sentence: Sentence) -> bool:
-    return cue("aside").search(shown[sentence.start : sentence.end]) is not None
 
 
 def _find_after_cues(text: str, shown: str, sentences: Sequence[Sentence]) -> Iterator[Span]:
@@ -358,11 +322,10 @@ def _find_before_cues(shown: str, sentences: Sequence[Sentence]) -> Iterator[Spa
         yield 0, last[-1].start
 
 
-def _find_foreign(text: str, shown: str) -> Iterator[Span]:
-    """Yield the paragraphs in another language or typography than the first one."""
+def _find_foreign(shown: str) -> Iterator[Span]:
+    """Yield the paragraphs in another language than the first one."""
     known = load_languages()
     language: str | None = None
-    straight = False
     for paragraph in PARAGRAPH.finditer(shown):
         words = tokenize(paragraph[0].replace(HIDDEN_LETTER, ""))
         found = _detect_language(words, paragraph[0])
@@ -374,10 +337,6 @@ def _find_foreign(text: str, shown: str) -> Iterator[Span]:
                 yield paragraph.span()
                 continue
         language = language or found
-        curly = _CURLY.search(text, *paragraph.span()) is not None
-        if straight and curly:
-            yield paragraph.span()
-        straight = straight or (not curly and _STRAIGHT.search(text, *paragraph.span()) is not None)
 
 
 def _detect_language(words: list[str], paragraph: str) -> str | None:
@@ -450,13 +409,13 @@ def _find_tagged(text: str) -> Iterator[Span]:
             yield match.start(), at
 
 
-def _blank_spans(text: str, spans: Sequence[Span]) -> Iterator[str]:
-    at = 0
+def blank_spans(text: str, spans: Sequence[Span]) -> str:
+    """Replace the spans by spaces. Every other word keeps its offset."""
+    kept, at = [], 0
     for start, end in spans:
-        yield text[at:start]
-        yield _NOT_A_LINE_END.sub(" ", text[start:end])
+        kept += [text[at:start], _NOT_A_LINE_END.sub(" ", text[start:end])]
         at = end
-    yield text[at:]
+    return "".join([*kept, text[at:]])
 
 
 def _blank(match: re.Match[str]) -> str:
