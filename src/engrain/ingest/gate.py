@@ -155,8 +155,8 @@ class _MessageReader:
     def _split_statement(self, one: Found, judge: JudgeSentences) -> list[Found]:
         """Split a statement into clauses that each say something lasting of a subject of their own.
 
-        "My husband is vegan, I eat anything" is two facts, so that news of one leave the other. If a clause says nothing
-        alone, the statement stays whole.
+        "My husband is vegan, I eat anything" is two facts, so that news of one leave the other. The statement stays
+        whole if one of its clauses says nothing alone.
         """
         if isinstance(one, ForgetRequest) or one.explicit or one.slot:
             return [one]
