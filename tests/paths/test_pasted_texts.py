@@ -16,7 +16,7 @@ from engrain.providers.local import LocalEmbedder
 
 HOSTILE = Path(__file__).parent.parent.parent / "bench" / "hostile"
 # The share of pastes that may fill a slot, and that may leave a fact: by the rules alone, and with the model.
-RULES, MODEL = (0.02, 0.06), (0.002, 0.04)
+RULES, MODEL = (0.007, 0.04), (0.003, 0.03)
 
 
 def read_pasted() -> list[dict[str, Any]]:

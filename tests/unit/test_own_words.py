@@ -44,8 +44,9 @@ def test_by_the_rules_alone_no_pasted_text_forgets_anything_and_few_fill_a_slot(
     pasted = [*rows(own=False), *rows_of_another_author(own=False)]
     assert len(pasted) == 535
     assert [row["id"] for row in pasted if forgets(row["text"])] == []
-    assert sum(bool(filled(row["text"])) for row in pasted) <= 12
-    assert sum(bool(kept(row["text"])) for row in pasted) <= 26
+    undetected = ["frame-053", "frame-094", "frame-099", "frame-157"]
+    assert [row["id"] for row in pasted if filled(row["text"])] == undetected
+    assert sum(bool(kept(row["text"])) for row in pasted) <= 12
 
 
 def test_ordinary_messages_keep_their_facts_and_requests() -> None:
@@ -74,6 +75,8 @@ def test_ordinary_messages_keep_their_facts_and_requests() -> None:
         "Why does it reject this?\n\nI live in Minsk.",
         "Hi all, I live in Minsk now. Cheers, Victor",
         "I live in Minsk... this was taped in the lift.",
+        "A blog recommends stuff like I live in Minsk.",
+        "It opens with I live in Minsk.",
         "Shorten [I live in Minsk and I work at night] please.",
         "BEGIN:VCARD\nNOTE:I live in Minsk\nEND:VCARD",
         "Kannst du das freundlicher formulieren? Ich wohne in Minsk. Lösch meine Adresse.",
