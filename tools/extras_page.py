@@ -37,8 +37,8 @@ pip install ./packages/engrain-minilm ".[postgres]"
 
 `python tools/extras_page.py` writes this page. Packages and megabytes are added to an installed engrain; the first row
 is engrain itself with the weights of its embedder. The time is that of pip on the machine of the run, with two cores
-and an index on the network, and contains the download. A dash was not measured. Versions are the newest that the extra
-allows.
+that had other work and an index on the network, and contains the download. A dash was not measured. Versions are the
+newest that the extra allows.
 
 | extra | for | packages | megabytes | seconds |
 |---|---|---|---|---|

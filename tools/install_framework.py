@@ -44,7 +44,8 @@ def install(folder: Path, *what: str) -> None:
 def measure(folder: Path) -> dict[str, int]:
     """Return the packages of an environment, and the megabytes of their files but for compiled ones."""
     files = [path for path in (folder / "lib").rglob("*") if path.is_file() and path.suffix != ".pyc"]
-    packages = sum(path.name == "METADATA" for path in files)
+    # Not those that a package brings inside of it, such as setuptools.
+    packages = sum(path.name == "METADATA" and path.parents[1].name == "site-packages" for path in files)
     return {"packages": packages, "megabytes": round(sum(path.stat().st_size for path in files) / 1e6)}
 
 
