@@ -24,41 +24,11 @@ from engrain.connect.service import read_pid, stop_resident
 
 PROMPTS, DAY_EVENTS = 40, 2_000
 NOUNS = [
-    "parser",
-    "router",
-    "cache",
-    "worker",
-    "session",
-    "invoice",
-    "schema",
-    "migration",
-    "token",
-    "queue",
-    "client",
-    "payment",
-    "widget",
-    "report",
-    "index",
-]
+    "parser", "router", "cache", "worker", "session", "invoice", "schema", "migration", "token", "queue", "client",
+    "payment", "widget", "report", "index",
+]  # fmt: skip
 VERBS = ["reads", "writes", "rejects", "stores", "renders", "validates", "retries", "signs", "merges", "expires"]
-PLACES = [
-    "staging",
-    "production",
-    "the",
-    "worker",
-    "the",
-    "browser",
-    "CI",
-    "the",
-    "mobile",
-    "app",
-    "the",
-    "admin",
-    "page",
-    "the",
-    "batch",
-    "job",
-]
+PLACES = ["staging", "production", "the worker", "the browser", "CI", "the app", "the admin page", "the batch job"]
 
 
 def write_sentence(number: int) -> str:

@@ -27,6 +27,7 @@ MCP_SCRIPT = Path(__file__).with_name("mcp_front.py")
 HOOK_MARK = "engrain/connect/hook.py"
 HOOK_SECONDS = 10  # the hook itself ends after one; on a busy machine its start alone takes seconds
 _SHELL_TOOLS = "Bash"
+_VSCODE = "Library/Application Support/Code/User" if sys.platform == "darwin" else ".config/Code/User"
 BOM = "\ufeff"
 _BLANK = BOM + " \t\r\n"
 _MANIFEST = ".claude-plugin/plugin.json"
@@ -266,7 +267,7 @@ def _edit_cursor(place: Place) -> list[FileEdit]:
 
 def _edit_vscode(place: Place) -> list[FileEdit]:
     servers = {("servers", NAME): _server(place, type="stdio")}
-    settings = edit_json(place.choose(".config/Code/User/mcp.json", ".vscode/mcp.json"), servers)
+    settings = edit_json(place.choose(f"{_VSCODE}/mcp.json", ".vscode/mcp.json"), servers)
     if place.project is None:
         return [settings]  # hooks are documented for repositories alone
     hook = {"type": "command", "command": place.hook_command("vscode"), "timeout": HOOK_SECONDS}
@@ -286,7 +287,7 @@ CLIENTS: Mapping[str, Client] = {
         Client("copilot", "Copilot CLI", ("copilot",), ".copilot", _edit_copilot),
         Client("opencode", "opencode", ("opencode",), ".config/opencode", _edit_opencode),
         Client("cursor", "Cursor", ("cursor", "cursor-agent"), ".cursor", _edit_cursor, _DOCUMENTED),
-        Client("vscode", "VS Code", ("code",), ".config/Code/User", _edit_vscode, _DOCUMENTED),
+        Client("vscode", "VS Code", ("code",), _VSCODE, _edit_vscode, _DOCUMENTED),
     )
 }
 
