@@ -45,7 +45,7 @@ def analyze_messages(
         shown, raw = shorten_result(message)
         earlier = [*before, *(turn.message for turn in turns)][-episodes.NOVELTY_ROWS :]
         vectors = MessageVectors(finder.services.embedder)
-        found = _find_user_statements(shown, earlier, _find_judge(finder, vectors))
+        found = _find_user_statements(shown, earlier, _find_judge(finder, vectors), vectors)
         turns.append(AnalyzedMessage(shown, raw, found, _build_event(shown, earlier, found), vectors))
     return turns
 
@@ -91,7 +91,9 @@ def _find_judge(finder: ChangeFinder, vectors: MessageVectors) -> gate.JudgeSent
     return judge
 
 
-def _find_user_statements(message: Message, earlier: Sequence[Message], judge: gate.JudgeSentences) -> list[Found]:
+def _find_user_statements(
+    message: Message, earlier: Sequence[Message], judge: gate.JudgeSentences, vectors: MessageVectors | None = None
+) -> list[Found]:
     """Return the user's own statements. Words of other roles and words from recall do not count."""
     if message.role != "user":
         return []
@@ -99,15 +101,17 @@ def _find_user_statements(message: Message, earlier: Sequence[Message], judge: g
     tail = rest[-MAX_GATE_CHARACTERS:]
     own = blank_recalled(head) + " " * (len(rest) - len(tail)) + blank_recalled(tail)
     before = [(one.role, one.text) for one in earlier]
-    return _add_requests(own, before, gate.find_statements(own, before, judge))
+    return _add_requests(own, before, gate.find_statements(own, before, judge), vectors)
 
 
-def _add_requests(own: str, before: Sequence[tuple[str, str]], found: list[Found]) -> list[Found]:
+def _add_requests(
+    own: str, before: Sequence[tuple[str, str]], found: list[Found], vectors: MessageVectors | None
+) -> list[Found]:
     """Add the requests to forget that name their matter in free words. Their words state nothing themselves."""
     if not mentions_forgetting(own):
         return found
     words = find_own_words(own, before)
-    topics = find_forget_topics(words.text)
+    topics = find_forget_topics(words.text, vectors.read(own) if vectors else None)
     if any(isinstance(one, ForgetRequest) for one in found):
         only = topics[0] if len(topics) == 1 else None
         found = found if topics or not only_mentions(words.text) else [_doubt(one) for one in found]
