@@ -26,6 +26,8 @@ CHANGES = {
     "second": ("changes-more", "changes-validation"),
     "blind": ("blind/changes-blind",),
     "third": ("changes-third",),
+    "fourth": ("changes-fourth",),
+    "blind-2": ("blind-2/changes-blind-2",),
 }
 DEV, BLIND = "personas", "blind"
 # A statement is kept if one fact holds this share of its words.
@@ -172,6 +174,8 @@ FORGET_FILES = {
     "second": ("forget-more", "forget-validation"),
     "blind": ("blind/forget-blind",),
     "third": ("forget-third", "forget-sentences"),
+    "fourth": ("forget-fourth",),
+    "blind-2": ("blind-2/forget-blind-2",),
 }
 
 

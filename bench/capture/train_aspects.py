@@ -3,8 +3,9 @@
     python bench/capture/train_aspects.py            writes the weights into the package
     python bench/capture/train_aspects.py --check    only scores each author's changes with the weights of the others
 
-Aspects come from training/, the changes and the dev personas; changes from those of four authors and from the dev
-personas, each alone and among facts of training people. Statements of the training people end nothing.
+Aspects come from training/, the changes and the dev personas; changes from those of six authors and from the dev
+personas. One model learns which of many statements is about the same matter, from each change among facts of training
+people. Another learns from the pairs alone whether the older one still holds. Together in one model each is worse.
 Set-aside files are never read. Needs numpy alone.
 """
 
@@ -27,8 +28,7 @@ from engrain.core.model.items import Statement
 from engrain.core.rules.change_cues import find_signs, read_cues
 from engrain.core.text.passages import Sentence
 from engrain.ingest import changes
-from engrain.ingest.change_finder import MIN_CHANCE_OF_LATER
-from engrain.ingest.changes import MIN_CHANCE, MIN_CHANCE_SAID, WEIGHTS, Said, compare, read_statement
+from engrain.ingest.changes import PAIR_FEATURES, WEIGHTS, Chances, Said, compare, read_statement
 from engrain.ingest.gate import find_statements
 from engrain.ingest.sentence_model import KEPT_KINDS, Verdict
 from engrain.providers.local import LocalEmbedder
@@ -36,12 +36,14 @@ from engrain.providers.local import LocalEmbedder
 HERE = Path(__file__).parent
 OUT = HERE.parents[1] / "src" / "engrain" / "core" / "data" / WEIGHTS
 AUTHORS = (*CHANGES, "personas")
-RIDGE, DECAY, STEPS, RATE = 1.0, 2.0, 150, 0.05
-COMPONENTS, STATE_SCALE = 128, 2.0
+RIDGE, DECAY, STEPS, RATE, RATE_PAIRS = 1.0, 2.0, 200, 0.05, 0.1
+COMPONENTS, STATE_SCALE = 64, 2.8
 # Facts of a training person around a change, and how many of what is known are compared.
 BACKGROUND, CANDIDATES, LEAST_FACTS, DRAWS = 30, 14, 30, 2
+ALONE, PEOPLE = "alone", "people, both"
 SMALL_MEMORIES = (1, 2, 4, CANDIDATES)
 WEIGHT_NO_CHANGE, MIN_LIKENESS = 0.5, 0.35
+WEIGHT_OTHER_MATTER = 0.1  # of a pair of statements about two matters, where the question is if both hold
 MIN_LABELS = 8
 # Labels of the sets that mean one aspect. Those of DROPPED say how something is said, not what about.
 MERGED = {
@@ -73,13 +75,34 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A new statement and what it may end: `right` is the place of the right one, -1 for none."""
+    """A new statement and what it may end. `same` is the place of the one about the same matter, -1 for none."""
 
     author: str
     title: str
     rows: Matrix
-    right: int
+    state: Matrix  # of the new statement, as components
+    same: int
+    ends: bool
     weight: float = 1.0
+
+    @property
+    def right(self) -> int:
+        return self.same if self.ends else -1
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """Two linear models, each with its bias at the end."""
+
+    same: Matrix
+    ended: Matrix  # of the components of the state, then of the pair
+
+    def judge(self, one: Choice) -> list[Chances]:
+        powers = np.exp(np.clip(one.rows @ self.same[:-1] + self.same[-1], -30, 30))
+        own = one.state @ self.ended[:COMPONENTS] + self.ended[-1]
+        scores = one.rows[:, :PAIR_FEATURES] @ self.ended[COMPONENTS:-1] + own
+        same, ended = powers / (1 + powers.sum()), 1 / (1 + np.exp(-np.clip(scores, -30, 30)))
+        return [Chances(float(a), float(b)) for a, b in zip(same, ended, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +122,7 @@ def main() -> None:
     changes.load_weights = lambda file=WEIGHTS: weights  # type: ignore[assignment]  # the features use the new aspects
     basis = find_basis(sets)
     choices = list(build_choices(sets, basis))
-    click.echo(f"{len(choices):,} choices, {sum(one.right >= 0 for one in choices)} of them with a change")
+    click.echo(f"{len(choices):,} choices, {sum(one.ends for one in choices)} of them with a change")
     for author in AUTHORS:
         others = fit([one for one in choices if one.author != author])
         report([one for one in choices if one.author == author], others)
@@ -109,12 +132,13 @@ def main() -> None:
         save(weights, found, basis)
 
 
-def save(weights: dict[str, Any], found: Matrix, basis: Basis) -> None:
-    own, pair = found[:COMPONENTS], found[COMPONENTS:-1]
-    state = basis.axes @ own * STATE_SCALE
-    bias = found[-1] - basis.mean @ state
-    small = {"aspects": np.float16, "state": np.float32}
-    weights = weights | {"state": state, "change": pair, "change_bias": bias}
+def save(weights: dict[str, Any], found: Fitted, basis: Basis) -> None:
+    state = basis.axes @ found.ended[:COMPONENTS] * STATE_SCALE
+    weights = weights | {
+        "same": found.same[:-1], "same_bias": found.same[-1], "ended": found.ended[COMPONENTS:-1], "state": state,
+        "ended_bias": found.ended[-1] - basis.mean @ state,
+    }  # fmt: skip
+    small = {"aspects": np.float16}
     plain = {
         name: np.asarray(one, small.get(name, None if name == "names" else np.float32)) for name, one in weights.items()
     }
@@ -233,27 +257,29 @@ def build_choices(sets: Sets, basis: Basis) -> Iterator[Choice]:
     random = np.random.RandomState(1)
     large = [some for some in sets.people if len(some) >= LEAST_FACTS]
 
-    def build(author: str, title: str, new: Unit, known: Sequence[Unit], right: Unit | None, weight: float) -> Choice:
+    def build(
+        author: str, title: str, new: Unit, known: Sequence[Unit], same: Unit | None, weight: float, ends: bool = False
+    ) -> Choice:
         near = sorted(known, key=lambda one: -float(new.vector @ one.vector))[:CANDIDATES]
         rows = np.stack([compare(read(new), read(one), len(near)) for one in near])
-        own = np.tile(basis.project(new.state), (len(near), 1))
-        place = next((place for place, one in enumerate(near) if one is right), -1)
-        return Choice(author, title, np.hstack([own, rows]), place, weight)
+        place = next((place for place, one in enumerate(near) if one is same), -1)
+        return Choice(author, title, rows, basis.project(new.state), place, ends, weight)
 
     for author, pairs in sets.changes.items():
         for first, later in pairs:
             expect = later.record["expect"]
-            right = first if expect == "new" else None
-            yield build(author, f"alone, {expect}", later, [first], right, 1.0)
+            ends = expect == "new"
+            yield build(author, f"{ALONE}, {expect}", later, [first], first, 1.0, ends)
             for _ in range(DRAWS):
                 around = draw(random, large[random.randint(len(large))], BACKGROUND)
-                yield build(author, f"among, {expect}", later, [first, *around], right, 1 / DRAWS)
+                yield build(author, f"among, {expect}", later, [first, *around], first, 1 / DRAWS, ends)
     for some in sets.personas:
         for place, new in enumerate(some):
             earlier = [one for one in some[:place] if one.message != new.message]
             right = next((one for one in earlier if one.record["id"] == new.record["replaces"]), None)
             if earlier and (right or new.record["replaces"] is None):
-                yield build("personas", "persona, new" if right else "persona, both", new, earlier, right, 1.0)
+                title = "persona, new" if right else "persona, both"
+                yield build("personas", title, new, earlier, right, 1.0, right is not None)
     for some, passing in zip(sets.people, sets.passing, strict=True):
         if len(some) < LEAST_FACTS:
             continue
@@ -265,7 +291,7 @@ def build_choices(sets: Sets, basis: Basis) -> Iterator[Choice]:
             known = near[: SMALL_MEMORIES[number % 4]] if number % 2 else draw(random, earlier, BACKGROUND)
             known = [one for one in known if not may_change(some[place], one)]
             if known:
-                yield build("people", "people, both", some[place], known, None, WEIGHT_NO_CHANGE)
+                yield build("people", PEOPLE, some[place], known, None, WEIGHT_NO_CHANGE)
         for number, new in enumerate(draw(random, passing, 16)):
             others = draw(random, [one for one in some if one.message != new.message], len(some))
             near = sorted(others, key=lambda one: -float(new.vector @ one.vector)) if number % 4 == 3 else others
@@ -301,40 +327,78 @@ def read_lines(path: Path) -> Iterator[Record]:
     return (one for one in records if one.get("type") != "note")
 
 
-def fit(choices: Sequence[Choice]) -> Matrix:
-    """Fit a multinomial choice: each candidate has a score, and "none of them" has the score 0. The bias comes last."""
-    rows = np.vstack([one.rows for one in choices]).astype(np.float32)
-    rows = np.hstack([rows, np.ones((len(rows), 1), np.float32)])
+def fit(choices: Sequence[Choice]) -> Fitted:
+    same = fit_same(choices)
+    return Fitted(same, fit_ended(choices, same))
+
+
+def fit_same(choices: Sequence[Choice]) -> Matrix:
+    """Fit a multinomial choice: each candidate has a score, and "none of them" has the score 0."""
+    rows = add_ones(np.vstack([one.rows for one in choices]))
     sizes = np.array([len(one.rows) for one in choices])
     starts = np.cumsum(sizes) - sizes
     owner = np.repeat(np.arange(len(choices)), sizes)
     weight = np.array([one.weight for one in choices], np.float32)[owner]
     wanted = np.zeros(len(rows), np.float32)
-    wanted[[start + one.right for start, one in zip(starts, choices, strict=True) if one.right >= 0]] = 1
-    found, first, second = (np.zeros(rows.shape[1], np.float32) for _ in range(3))
-    for step in range(1, STEPS + 1):
+    wanted[[start + one.same for start, one in zip(starts, choices, strict=True) if one.same >= 0]] = 1
+
+    def slope(found: Matrix) -> Matrix:
         powers = np.exp(np.clip(rows @ found, -30, 30))
         chance = powers / (1 + np.add.reduceat(powers, starts))[owner]
-        slope = (rows.T @ ((chance - wanted) * weight) + DECAY * np.append(found[:-1], 0)) / len(choices)
-        first, second = 0.9 * first + 0.1 * slope, 0.99 * second + 0.01 * slope * slope
-        rate = RATE * (1 - 0.9 * step / STEPS)
-        found -= rate * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.99**step)) + 1e-8)
+        return (rows.T @ ((chance - wanted) * weight) + DECAY * np.append(found[:-1], 0)) / len(choices)
+
+    return descend(slope, rows.shape[1], RATE)
+
+
+def fit_ended(choices: Sequence[Choice], same: Matrix) -> Matrix:
+    """Fit whether an older statement of the same matter no longer holds, by pairs alone.
+
+    Of the training people the pair that looks most like one matter is a pair in which both hold.
+    """
+    pairs = [one for one in choices if one.title.startswith(ALONE)]
+    others = [one for one in choices if one.title == PEOPLE]
+    picked = [int((one.rows @ same[:-1]).argmax()) for one in others]
+    rows = [np.append(one.state, one.rows[0, :PAIR_FEATURES]) for one in pairs]
+    rows += [np.append(one.state, one.rows[at, :PAIR_FEATURES]) for one, at in zip(others, picked, strict=True)]
+    inputs = add_ones(np.stack(rows))
+    wanted = np.array([one.ends for one in (*pairs, *others)], np.float32)
+    share = float(wanted[: len(pairs)].mean())
+    weight = np.where(wanted == 1, 1.0, share / (1 - share))
+    weight[len(pairs) :] = WEIGHT_OTHER_MATTER
+
+    def slope(found: Matrix) -> Matrix:
+        errors = (1 / (1 + np.exp(-inputs @ found)) - wanted) * weight
+        return (inputs.T @ errors + DECAY * np.append(found[:-1], 0)) / len(wanted)
+
+    return descend(slope, inputs.shape[1], RATE_PAIRS)
+
+
+def add_ones(rows: Matrix) -> Matrix:
+    return np.hstack([rows, np.ones((len(rows), 1))]).astype(np.float32)
+
+
+def descend(slope: Callable[[Matrix], Matrix], size: int, pace: float) -> Matrix:
+    found, first, second = (np.zeros(size, np.float32) for _ in range(3))
+    for step in range(1, STEPS + 1):
+        now = slope(found)
+        first, second = 0.9 * first + 0.1 * now, 0.99 * second + 0.01 * now * now
+        rate = pace * (1 - 0.9 * step / STEPS)
+        found -= (rate * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.99**step)) + 1e-8)).astype(np.float32)
     return found
 
 
-def report(choices: Sequence[Choice], found: Matrix) -> None:
-    counts: Counter[tuple[str, str, float, str]] = Counter()
+def report(choices: Sequence[Choice], found: Fitted) -> None:
+    counts: Counter[tuple[str, str, str]] = Counter()
     for one in choices:
-        powers = np.exp(np.clip(one.rows @ found[:-1] + found[-1], -30, 30))
-        chance = powers / (1 + powers.sum())
-        best = int(chance.argmax())
-        for least in (MIN_CHANCE_OF_LATER, MIN_CHANCE_SAID, MIN_CHANCE):
-            answer = -1 if chance[best] < least else best
-            outcome = "right" if answer == one.right else "wrong" if answer >= 0 else "missed"
-            counts[one.author, one.title, least, outcome] += 1
-    for author, title, least in sorted({key[:3] for key in counts}):
-        shown = ", ".join(f"{name} {counts[author, title, least, name]}" for name in ("right", "wrong", "missed"))
-        click.echo(f"{author:<14} {title:<16} chance >= {least:.2f}: {shown}")
+        chances = found.judge(one)
+        best = max(range(len(chances)), key=lambda place: chances[place].same)
+        answer = best if chances[best].is_ended else -1
+        outcome = "right" if answer == one.right else "wrong" if answer >= 0 else "missed"
+        counts[one.author, one.title, outcome] += 1
+        counts[one.author, one.title, "earlier"] += answer < 0 and chances[best].is_earlier
+    for author, title in sorted({key[:2] for key in counts}):
+        shown = ", ".join(f"{name} {counts[author, title, name]}" for name in ("right", "wrong", "missed", "earlier"))
+        click.echo(f"{author:<14} {title:<16} {shown}")
 
 
 if __name__ == "__main__":

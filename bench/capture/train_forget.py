@@ -3,7 +3,7 @@
     python bench/capture/train_forget.py            writes the weights into the package
     python bench/capture/train_forget.py --check    only scores each author's requests with the weights of the others
 
-Made from the forget files of four authors, forget-sentences.jsonl and, as sentences that ask for nothing, training.
+Made from the forget files of six authors, forget-sentences.jsonl and, as sentences that ask for nothing, training.
 Set-aside files are never read. Needs numpy alone.
 """
 
@@ -38,7 +38,8 @@ MAX_CHARACTERS = 600
 # Of the training files: some of these do ask to forget something.
 REQUESTS = ("requests",)
 NURIA = "¿Lo de la terraza? Bórralo, anda."  # a request as well
-STEPS, RATE, DECAY_INTENT, DECAY_TARGET = 300, 0.3, 0.02, 0.3
+STEPS, RATE, DECAY_INTENT, DECAY_STATE, DECAY_TARGET = 300, 0.3, 0.02, 1.0, 0.3
+COMPONENTS, STATE_SCALE = 128, 3.0
 
 Matrix = Any
 
@@ -50,6 +51,7 @@ class Sentences:
     author: str
     text: str
     columns: list[list[int]]
+    states: Matrix  # of the same sentences
     asks: bool
     weight: float = 1.0
 
@@ -73,7 +75,8 @@ def main() -> None:
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--list", action="store_true", help="list what goes wrong")
     options = parser.parse_args()
-    sentences, requests = list(read_sentences()), list(read_requests(LocalEmbedder()))
+    embedder = LocalEmbedder()
+    sentences, requests = list(read_sentences(embedder)), list(read_requests(embedder))
     for author in FORGET_FILES:
         weights = fit(
             [one for one in sentences if one.author != author], [one for one in requests if one.author != author]
@@ -82,7 +85,7 @@ def main() -> None:
             patch.dict(forget_intent.__dict__, load_weights=partial(read_fitted, weights)),
             patch.dict(forget_targets.__dict__, load_weights=partial(read_fitted, weights)),
         ):
-            report(author, sentences, requests, listed=options.list)
+            report(author, sentences, requests, embedder, listed=options.list)
     if not options.check:
         np.savez_compressed(OUT, **fit(sentences, requests), data=np.array(hash_forget_files()))
         click.echo(f"wrote {OUT.name}: {OUT.stat().st_size:,} bytes")
@@ -93,12 +96,11 @@ def read_fitted(weights: dict[str, Matrix], _: str) -> dict[str, Matrix]:
 
 
 def fit(sentences: Sequence[Sentences], requests: Sequence[Request]) -> dict[str, Matrix]:
-    intent, intent_bias = fit_intent(sentences)
     target, target_bias = fit_targets(requests)
-    return {"intent": intent, "intent_bias": intent_bias, "target": target, "target_bias": target_bias}
+    return fit_intent(sentences) | {"target": target, "target_bias": target_bias}
 
 
-def read_sentences() -> Iterator[Sentences]:
+def read_sentences(embedder: LocalEmbedder) -> Iterator[Sentences]:
     for author, names in FORGET_FILES.items():
         for name in names:
             for one in read_lines(HERE / f"{name}.jsonl"):
@@ -106,18 +108,22 @@ def read_sentences() -> Iterator[Sentences]:
                     continue
                 text = one.get("request") or one["text"]
                 asks = one["asks"] if "asks" in one else one["certain"] or one["why"] in ASKS
-                yield Sentences(author, text, read_columns(text), asks)
+                yield Sentences(author, text, *read_columns(text, embedder), asks)
     for path in sorted((HERE / "training").glob("*.jsonl")):
         for one in read_lines(path) if path.stem not in REQUESTS else ():
             text = one.get("text")
             if text and len(text) < MAX_CHARACTERS and text != NURIA:
-                yield Sentences("training", text, read_columns(text), False, TRAINED_WEIGHT)
+                yield Sentences("training", text, *read_columns(text, embedder), False, TRAINED_WEIGHT)
 
 
-def read_columns(text: str) -> list[list[int]]:
+def read_columns(text: str, embedder: LocalEmbedder) -> tuple[list[list[int]], Matrix]:
     spans = [trim_span(text, one.start, one.end) for one in split_sentences(text)]
     words = [read_words(text[slice(*span)]) for span in spans]
-    return [list_columns(list_sentence_features(words, k)) for k in range(len(words)) if is_candidate(words[k])]
+    places = [k for k in range(len(words)) if is_candidate(words[k])]
+    if not places:
+        return [], np.zeros((0, 0))
+    states = embedder.read_text(embedder.windows(text)[0]).pool_spans([spans[k] for k in places])
+    return [list_columns(list_sentence_features(words, k)) for k in places], states
 
 
 def read_requests(embedder: LocalEmbedder) -> Iterator[Request]:
@@ -142,26 +148,41 @@ def read_requests(embedder: LocalEmbedder) -> Iterator[Request]:
             yield Request(author, one["request"], topic, every, vectors, found, meant, one["certain"])
 
 
-def fit_intent(sentences: Sequence[Sentences]) -> tuple[Matrix, Matrix]:
-    rows, wanted, weights = [], [], []
+def fit_intent(sentences: Sequence[Sentences]) -> dict[str, Matrix]:
+    """Fit one score that is linear in hashed features and in the main components of the states."""
+    rows, states, wanted, weights = [], [], [], []
     for one in sentences:
         # Of a text that asks, the sentence with the first word for forgetting is the request.
-        for found_in in one.columns[:1] if one.asks else one.columns:
+        for found_in, state in list(zip(one.columns, one.states, strict=True))[: 1 if one.asks else None]:
             rows.append(found_in)
+            states.append(state)
             wanted.append(float(one.asks))
             weights.append(one.weight)
     sizes = np.array([len(one) for one in rows])
     places, columns = np.repeat(np.arange(len(rows)), sizes), np.concatenate(rows)
     scale, labels, shares = 1 / np.sqrt(sizes), np.array(wanted), np.array(weights)
+    mean, axes = find_components(np.stack(states))
+    inner = (np.stack(states) - mean) @ axes
 
     def slope(found: Matrix) -> Matrix:
-        scores = np.bincount(places, found[columns] * scale[places], minlength=len(rows)) + found[-1]
+        words, own = found[:FEATURES], found[FEATURES:-1]
+        scores = np.bincount(places, words[columns] * scale[places], minlength=len(rows)) + inner @ own + found[-1]
         errors = (1 / (1 + np.exp(-scores)) - labels) * shares
-        inner = np.bincount(columns, (errors * scale)[places], minlength=FEATURES)
-        return np.append(inner + DECAY_INTENT * found[:-1], errors.sum())
+        hashed = np.bincount(columns, (errors * scale)[places], minlength=FEATURES) + DECAY_INTENT * words
+        return np.concatenate([hashed, inner.T @ errors + DECAY_STATE * own, [errors.sum()]])
 
-    found = descend(slope, FEATURES + 1, STEPS, RATE)
-    return found[:-1].astype(np.float16), np.float32(found[-1])
+    found = descend(slope, FEATURES + COMPONENTS + 1, STEPS, RATE)
+    return {
+        "intent": found[:FEATURES].astype(np.float16), "intent_bias": np.float32(found[-1]),
+        "intent_state": (axes @ found[FEATURES:-1]).astype(np.float32), "intent_mean": mean.astype(np.float16),
+    }  # fmt: skip
+
+
+def find_components(states: Matrix) -> tuple[Matrix, Matrix]:
+    mean, spread = states.mean(0), states.std(0) + 1e-3
+    scaled = (states - mean) / spread
+    variances, axes = np.linalg.eigh(scaled.T @ scaled / len(scaled))
+    return mean, STATE_SCALE * axes[:, -COMPONENTS:] / np.sqrt(variances[-COMPONENTS:] * COMPONENTS) / spread[:, None]
 
 
 def fit_targets(requests: Sequence[Request]) -> tuple[Matrix, Matrix]:
@@ -195,11 +216,13 @@ def descend(slope: Any, size: int, steps: int, rate: float) -> Matrix:
     return found
 
 
-def report(author: str, sentences: Sequence[Sentences], requests: Sequence[Request], *, listed: bool) -> None:
+def report(
+    author: str, sentences: Sequence[Sentences], requests: Sequence[Request], embedder: LocalEmbedder, *, listed: bool
+) -> None:
     """Score an author with the weights in use: which texts ask, and what is meant where they do."""
     counts: Counter[tuple[str, bool, str]] = Counter()
     for one in (each for each in sentences if each.author == author):
-        asks = bool(forget_intent.find_forget_topics(one.text))
+        asks = bool(forget_intent.find_forget_topics(one.text, embedder.read_text(embedder.windows(one.text)[0])))
         counts["asks", one.asks, "right" if asks == one.asks else "wrong"] += 1
         if listed and asks != one.asks:
             click.echo(f"  {'missed' if one.asks else 'no request'}: {one.text}")

@@ -36,6 +36,13 @@ def list_left(memory: Memory, ids: list[str], texts: tuple[str, ...]) -> list[bo
         (("ich verdien 2900 netto", "mein Hund heißt Anton"), "nimm mein Gehalt wieder raus", [False, True]),
         (("mi móvil es el 611 203 998", "me gusta el pádel"), "borra mi teléfono de tus notas", [False, True]),
         (("je suis née le 9 août 1966", "j'ai un potager"), "Merci d'effacer ma date de naissance", [False, True]),
+        # the matter is two clauses or two sentences away from the order
+        (
+            ("Soy perito agrónomo.", "Me divorcié en 2022."),
+            "Elimine, por favor, el dato sobre mi divorcio.",
+            [True, False],
+        ),
+        (("we start IVF in May", "I fix bikes"), "remember the IVF thing? please don't. take it out", [False, True]),
         # by a part of a number
         (("office line is 089 4471 220", "privat: 0151 2290 8813"), "die 0151er Nummer bitte löschen", [True, False]),
         # the speaker's own, not that of another

@@ -52,7 +52,6 @@ THROUGH_VERBS = {
     "engrain.core.rules.frames.weigh_frame": "gate.find_statements",
     "engrain.core.rules.forget_matters.Topic.is_one_thing": "reads at most 600 characters",
     "engrain.core.rules.forget_matters.Topic.is_of_other": "reads at most 600 characters",
-    "engrain.core.rules.forget_matters.Topic.lacks_person": "reads at most 600 characters",
     "engrain.core.rules.forget_matters.Topic.has_value": "reads at most 600 characters",
     "engrain.core.rules.forget_matters.Topic.cover": "reads at most 600 characters",
     "engrain.core.rules.forget_matters.Topic.find_names": "reads at most 600 characters",

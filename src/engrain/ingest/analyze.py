@@ -11,6 +11,7 @@ from engrain.core.model.messages import Message, message_to_note
 from engrain.core.rules.forget_requests import mentions_forgetting, only_mentions
 from engrain.core.rules.importance import EpisodeEvent, EpisodeKind, measure_novelty
 from engrain.core.rules.message_filters import blank_recalled
+from engrain.core.rules.own_words import OwnWords
 from engrain.core.rules.statements import load_statement_rules
 from engrain.core.text.passages import Sentence
 from engrain.ingest import episodes, gate
@@ -46,7 +47,7 @@ def analyze_messages(
         shown, raw = shorten_result(message)
         earlier = [*before, *(turn.message for turn in turns)][-episodes.NOVELTY_ROWS :]
         vectors = MessageVectors(finder.services.embedder)
-        found = _find_user_statements(shown, earlier, _find_judge(finder, vectors), partial(_judge_speakers, vectors))
+        found = _find_user_statements(shown, earlier, _find_judge(finder, vectors), vectors)
         turns.append(AnalyzedMessage(shown, raw, found, _build_event(shown, earlier, found), vectors))
     return turns
 
@@ -101,7 +102,7 @@ def _find_user_statements(
     message: Message,
     earlier: Sequence[Message],
     judge: gate.JudgeSentences | None = None,
-    whose: gate.JudgeSpeakers | None = None,
+    vectors: MessageVectors | None = None,
 ) -> list[Found]:
     """Return the user's own statements. Words of other roles and words from recall do not count."""
     if message.role != "user":
@@ -110,17 +111,16 @@ def _find_user_statements(
     tail = rest[-MAX_GATE_CHARACTERS:]
     own = blank_recalled(head) + " " * (len(rest) - len(tail)) + blank_recalled(tail)
     before = [(one.role, one.text) for one in earlier]
-    return _add_requests(own, before, gate.find_statements(own, before, judge, whose), whose)
-
-
-def _add_requests(
-    own: str, before: Sequence[tuple[str, str]], found: list[Found], whose: gate.JudgeSpeakers | None
-) -> list[Found]:
-    """Add the requests to forget that name their matter in free words. Their words state nothing themselves."""
+    whose = partial(_judge_speakers, vectors) if vectors else None
+    found = gate.find_statements(own, before, judge, whose)
     if not mentions_forgetting(own):
         return found
     words = gate.find_own_words(own, before, whose)
-    topics = find_forget_topics(words.text)
+    return _add_requests(own, words, find_forget_topics(words.text, vectors.read(own) if vectors else None), found)
+
+
+def _add_requests(own: str, words: OwnWords, topics: Sequence[ForgetTopic], found: list[Found]) -> list[Found]:
+    """Add the requests to forget that name their matter in free words. Their words state nothing themselves."""
     if any(isinstance(one, ForgetRequest) for one in found):
         only = topics[0] if len(topics) == 1 else None
         found = found if topics or not only_mentions(words.text) else [_doubt(one) for one in found]

@@ -14,10 +14,10 @@ from engrain.core.model.queries import VectorQuery
 from engrain.core.rules.change_cues import are_of_others, find_signs, fold_name, read_cues
 from engrain.core.rules.profile import is_standing_wish
 from engrain.core.rules.relations import excludes, find_relation
-from engrain.core.rules.slot_names import SPEAKER_KEY, is_identity
+from engrain.core.rules.slot_names import SPEAKER_KEY, is_address, is_identity
 from engrain.core.rules.statements import is_short_question
 from engrain.core.text.passages import Span
-from engrain.ingest.changes import Said, choose_ended, is_ended, list_aspects, read_statement
+from engrain.ingest.changes import MIN_ENDED_SURELY, Said, judge_known, list_aspects, read_statement
 from engrain.ingest.message_vectors import MessageVectors, ReadSpan
 from engrain.ports import Services
 from engrain.ports.search import pin_embedder
@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from engrain.ports.search import Matrix
 
 MAX_CANDIDATES, MAX_READ = 14, 24  # a fact and its message are often both near, and one is compared
-MIN_CHANCE_OF_LATER = 0.18  # from here the older one is only marked as earlier
 MIN_ASPECT = 0.25
-STYLE, MIN_ASPECT_OF_WISH = "style", 0.2  # only words on how to answer end a standing wish
 MAX_MESSAGE_CHARACTERS = 300
 _SAID = Filter((Condition("kind", "in", ("fact", "message")),))
 
@@ -104,13 +102,13 @@ class ChangeFinder:
         if not found:
             return FoundChange(aspect=name)
         likeness = max(float(read.vector @ said.vector) for _, said in found)
-        chances = choose_ended(new, read.state, [said for _, said in found])
-        best = max(range(len(found)), key=chances.__getitem__)
-        item = found[best][0]
-        ended = (item,) if is_ended(new, chances[best]) and item.kind == "fact" else ()
-        likely = [one for (one, _), chance in zip(found, chances, strict=True) if chance >= MIN_CHANCE_OF_LATER]
-        earlier = tuple(one for one in likely if one not in ended)
-        return FoundChange(ended, earlier, chances[best], likeness, name)
+        chances = judge_known(new, read.state, [said for _, said in found])
+        best = max(range(len(found)), key=lambda place: chances[place].same)
+        item, chance = found[best][0], chances[best]
+        surely = chance.ended >= MIN_ENDED_SURELY or not (is_standing_wish(item) or is_address(item.slot))
+        if chance.is_ended and surely and item.kind == "fact":
+            return FoundChange((item,), (), chance.change, likeness, name)
+        return FoundChange((), (item,) if chance.is_earlier else (), chance.change, likeness, name)
 
     def _read_candidates(self, vector: Matrix, model: str, new: Said, speaker: str | None) -> list[tuple[Item, Said]]:
         """Return what a statement may be compared with."""
@@ -152,9 +150,8 @@ def find_ended_fact(new: ReadFact, older: Sequence[ReadFact]) -> int | None:
     places = [place for place, one in enumerate(older) if _may_end(said, new.draft, one.draft)]
     places = sorted(places, key=lambda place: -float(new.read.vector @ older[place].read.vector))[:MAX_CANDIDATES]
     known = [read_statement(older[at].draft.text, older[at].read.vector, older[at].draft.slot) for at in places]
-    chances = choose_ended(said, new.read.state, known)
-    best = max(range(len(places)), key=chances.__getitem__, default=None)
-    return places[best] if best is not None and is_ended(said, chances[best]) else None
+    chances = judge_known(said, new.read.state, known)
+    return next((place for place, chance in zip(places, chances, strict=True) if chance.is_ended), None)
 
 
 def _may_end(new: Said, draft: Draft, old: Draft) -> bool:
@@ -174,8 +171,6 @@ def _is_comparable(item: Item, new: Said, speaker: str | None) -> bool:
         return False
     if are_of_others(new.cues, read_cues(item.text)) or _tell_of_others(new.text, item, speaker):
         return False
-    if is_standing_wish(item) and new.cues.terms.isdisjoint(read_cues(item.text).terms):
-        return bool(new.aspects[list_aspects().index(STYLE)] >= MIN_ASPECT_OF_WISH)
     if new.slot is None:
         return not is_identity(item.slot)
     return item.slot in (None, new.slot)

@@ -1,6 +1,6 @@
-"""Judge whether a new statement ends an earlier one, by meaning, aspect, shared words and words of change.
+"""Judge whether a new statement ends an earlier one: first which one is about the same matter, then if both can hold.
 
-`bench/capture/train_aspects.py` makes the weights.
+`bench/capture/train_aspects.py` makes the weights of both models.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from engrain.core.rules.change_cues import SIGNS, Cues, find_signs, only_adds, read_cues
+from engrain.core.rules.change_cues import SIGNS, Cues, find_signs, read_cues
 
 if TYPE_CHECKING:
     from engrain.ports.search import Matrix
 
 WEIGHTS = "changes.npz"
 MAX_SHARED = 3
-# The chance from which a fact is ended, and a lower one with words of a change or an end.
-MIN_CHANCE, MIN_CHANCE_SAID = 0.6, 0.35
+# The chances from which a fact is ended, and from which it is only marked as earlier.
+MIN_SAME, MIN_ENDED = 0.65, 0.5
+MIN_ENDED_SURELY = 0.85  # of a standing wish, and of an address that another sentence may give for something else
+MIN_SAME_EARLIER, MIN_ENDED_EARLIER = 0.5, 0.3
 _SHARPNESS = 12.0  # of the aspects' scores, which are near 0 and 1
 
 
@@ -57,29 +59,46 @@ def list_aspects() -> list[str]:
     return [str(name) for name in load_weights()["names"]]
 
 
-def is_ended(new: Said, chance: float) -> bool:
-    said = new.cues.negated or not find_signs(new.text).isdisjoint(("ended", "changed"))
-    return chance >= (MIN_CHANCE_SAID if said else MIN_CHANCE)
+@dataclass(frozen=True, slots=True)
+class Chances:
+    """The chance that a known statement is the one that a new one is about, and that it does not hold beside that."""
+
+    same: float = 0.0
+    ended: float = 0.0
+
+    @property
+    def change(self) -> float:
+        return self.same * self.ended
+
+    @property
+    def is_ended(self) -> bool:
+        return self.same >= MIN_SAME and self.ended >= MIN_ENDED
+
+    @property
+    def is_earlier(self) -> bool:
+        return self.same >= MIN_SAME_EARLIER and self.ended >= MIN_ENDED_EARLIER
 
 
-def choose_ended(new: Said, state: Matrix, known: Sequence[Said]) -> list[float]:
-    """Return for each known statement the chance that the new one ends it. The rest to 1 is the chance of none.
-
-    The more statements are known, the less likely is each of them. `state` is of the words of the new one.
-    """
+def judge_known(new: Said, state: Matrix, known: Sequence[Said]) -> list[Chances]:
+    """Judge each known statement. At most one is about the same matter. `state` is of the words of the new one."""
     import numpy as np
 
-    if not known or only_adds(find_signs(new.text)):
-        return [0.0] * len(known)
+    if not known:
+        return []
     weights = load_weights()
-    own = float(state @ weights["state"] + weights["change_bias"])
-    scores = np.stack([compare(new, one, len(known)) for one in known]) @ weights["change"] + own
-    powers = np.exp(np.clip(scores, -30, 30))
-    return [float(one) for one in powers / (1 + powers.sum())]
+    rows = np.stack([compare(new, one, len(known)) for one in known])
+    powers = np.exp(np.clip(rows @ weights["same"] + weights["same_bias"], -30, 30))
+    same = powers / (1 + powers.sum())
+    own = state @ weights["state"] + weights["ended_bias"]
+    ended = 1 / (1 + np.exp(-np.clip(rows[:, :PAIR_FEATURES] @ weights["ended"] + own, -30, 30)))
+    return [Chances(float(one), float(two)) for one, two in zip(same, ended, strict=True)]
+
+
+PAIR_FEATURES = 45  # of `compare`: those that tell if both statements can hold. Aspects only tell the matter.
 
 
 def compare(new: Said, old: Said, known: int) -> Matrix:
-    """Return the features of a pair: signs, and the aspects that both have. `known` statements are compared."""
+    """Return the features of a pair: signs, then the aspects that both have. `known` statements are compared."""
     import numpy as np
 
     signs = find_signs(new.text)
@@ -92,17 +111,19 @@ def compare(new: Said, old: Said, known: int) -> Matrix:
     touched, conflict = max(match["names"], match["terms"]), match["conflict"]
     own = float(new.cues.own)
     pair = [
-        cosine, max(0.0, cosine - 0.45), aspect, aspect * cosine, cue * cosine, cue * aspect, conflict * cue,
+        cosine, max(0.0, cosine - 0.45), cue * cosine, conflict * cue,
         flags["ended"] * touched, flags["changed"] * touched, besides * (1 - cue), flags["beside"] * cue,
-        flags["beside"] * touched, flags["scoped"] * (1 - cue), flags["scoped"] * aspect, flags["refers"] * cosine,
+        flags["beside"] * touched, flags["scoped"] * (1 - cue), flags["refers"] * cosine,
         conflict * own, conflict * (1 - own) * (1 - touched), match["unnamed"] * own, match["unnamed"] * touched,
         match["valued"] * match["core"], match["valued"] * (1 - touched), match["valued"] * cosine, own,
         float(new.slot is not None and old.slot is not None and new.slot != old.slot),
-        float(new.slot is not None and new.slot == old.slot), math.log(known) / 2,
+        float(new.slot is not None and new.slot == old.slot),
     ]  # fmt: skip
+    matter = [aspect, aspect * cosine, cue * aspect, flags["scoped"] * aspect, math.log(known) / 2]
     # One can have one city, but several pets. What comes beside something, or of somebody else, says nothing of that.
     alone = (1 - conflict) * (1 - besides)
-    return np.concatenate([[*pair, *flags.values(), *match.values()], 2 * alone * common]).astype(np.float32)
+    row = [*pair, *flags.values(), *match.values(), *matter]
+    return np.concatenate([row, 2 * alone * common]).astype(np.float32)
 
 
 def _compare_matter(new: Cues, old: Cues) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Find the requests to forget something in a message, by a linear model of their words.
+"""Find the requests to forget something in a message, by a linear model of their words and of the embedder's states.
 
 `bench/capture/train_forget.py` makes the weights.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from engrain.core.rules.forget_requests import (
     Word,
@@ -21,11 +22,15 @@ from engrain.core.rules.forget_requests import (
 from engrain.core.text.passages import split_sentences, trim_span
 from engrain.ingest.changes import load_weights
 
+if TYPE_CHECKING:
+    from engrain.ports.search import Matrix, TextStates
+
 WEIGHTS = "forget.npz"
 FEATURES = 1 << 16
 MAX_REQUEST_CHARACTERS = 300
 MAX_SENTENCES = 12
 MIN_SCORE = 0.0  # above 0 a request is likelier than not
+MAX_SENTENCES_BACK = 2  # in which the matter of "take it out" is looked for
 MAX_AFTERTHOUGHT = 5  # words of a sentence that still belongs to the request: "All of it."
 
 
@@ -42,8 +47,8 @@ class ForgetTopic:
     everything: bool = False
 
 
-def find_forget_topics(shown: str) -> list[ForgetTopic]:
-    """Return the requests of a message, whose words of others are blank."""
+def find_forget_topics(shown: str, states: TextStates | None = None) -> list[ForgetTopic]:
+    """Return the requests of a message, whose words of others are blank. `states` are of its words, if it was read."""
     if not mentions_forgetting(shown):
         return []
     spans = [trim_span(shown, one.start, one.end) for one in split_sentences(shown)[:MAX_SENTENCES]]
@@ -51,7 +56,10 @@ def find_forget_topics(shown: str) -> list[ForgetTopic]:
     words = [read_words(one) for one in texts]
     found: list[ForgetTopic] = []
     for place in range(len(spans)):
-        if len(texts[place]) > MAX_REQUEST_CHARACTERS or only_mentions(texts[place]) or not asks(words, place):
+        if len(texts[place]) > MAX_REQUEST_CHARACTERS or only_mentions(texts[place]) or not is_candidate(words[place]):
+            continue
+        state = states.pool_spans([spans[place]])[0] if states and spans[place][1] <= len(states.text) else None
+        if score_sentence(words, place, state) < MIN_SCORE:
             continue
         topic = _read_request(shown, spans, words, place)
         # "I don't want this in there. Delete it." is one request.
@@ -61,15 +69,12 @@ def find_forget_topics(shown: str) -> list[ForgetTopic]:
     return named if len(named) == 1 else found
 
 
-def asks(words: Sequence[Sequence[Word]], place: int) -> bool:
-    """Tell if a sentence of a message asks to forget something."""
-    return is_candidate(words[place]) and score_sentence(words, place) >= MIN_SCORE
-
-
-def score_sentence(words: Sequence[Sequence[Word]], place: int) -> float:
+def score_sentence(words: Sequence[Sequence[Word]], place: int, state: Matrix | None = None) -> float:
+    """Return how likely a sentence of a message asks to forget something. Without its state the words alone tell."""
     weights = load_weights(WEIGHTS)
     columns = list_columns(list_sentence_features(words, place))
-    return float(weights["intent"][columns].sum() / len(columns) ** 0.5 + weights["intent_bias"])
+    score = float(weights["intent"][columns].sum() / len(columns) ** 0.5 + weights["intent_bias"])
+    return score if state is None else score + float((state - weights["intent_mean"]) @ weights["intent_state"])
 
 
 def list_sentence_features(words: Sequence[Sequence[Word]], place: int) -> set[str]:
@@ -86,10 +91,12 @@ def _read_request(
 ) -> ForgetTopic | None:
     (start, end), follows = spans[place], words[place + 1] if place + 1 < len(words) else ()
     matter = find_matter(shown[start:end])
-    if place and (matter is None or not matter.words):
-        earlier = find_matter(shown[slice(*spans[place - 1])])
-        if earlier is not None and earlier.words:
-            start, matter = spans[place - 1][0], earlier
+    if matter is None or not matter.words:
+        for before in range(place - 1, max(-1, place - 1 - MAX_SENTENCES_BACK), -1):
+            earlier = find_matter(shown[slice(*spans[before])])
+            if earlier is not None and earlier.words:
+                start, matter = spans[before][0], earlier
+                break
     if matter is None:
         return None
     said = [*words[place], *(follows if len(follows) <= MAX_AFTERTHOUGHT else ())]

@@ -40,9 +40,9 @@ WEIGHTS = "forget.npz"
 # The chance from which something belongs to the matter, from which a single target is certain, and is proposed.
 MIN_CHANCE, MIN_CERTAIN, MIN_PROPOSED = 0.5, 0.8, 0.1
 # The chance from which another statement makes the likeliest one uncertain: of the speaker's own things, of any.
-MIN_RIVAL, MIN_RIVAL_ANY = 0.2, 0.04
+MIN_RIVAL, MIN_RIVAL_ANY = 0.4, 0.04
 MIN_UNLIKE = 0.3  # below this chance something surely does not belong to the matter
-ALIKE, ALIKE_OWN, MIN_MEANING = 0.33, 0.4, 0.4  # cosines: of two things of one kind, and of a matter without its words
+ALIKE_OWN, MIN_MEANING = 0.4, 0.4  # cosines: of two things of one kind, and of a matter without its words
 MIN_TAKEN = 0.5  # share of a sentence from which its fact stands for it
 MAX_CANDIDATES, MAX_SENTENCES, MAX_ROWS_BACK, MAX_VALUES_BACK = 30, 20, 8, 10
 _SAID = Filter((Condition("kind", "in", ("fact", "message")),))
@@ -144,6 +144,11 @@ def compare_targets(
     return rows
 
 
+def states_kind(row: Sequence[float]) -> bool:
+    """Tell if a text states something of the kind that the matter names."""
+    return row[SIGN] > 0 or row[SHAPE] > 0
+
+
 def _compare_target(topic: Topic, vectors: TopicVectors | None, text: str, vector: Matrix | None) -> list[float]:
     covered = topic.cover(text)
     cover = len(covered) / len(topic.words) if topic.words else 0.0
@@ -202,9 +207,9 @@ def _is_doubtful(
     texts, row = [one[0].text for one in groups], rows[best]
     text, cover, full = texts[best], row[COVER], row[FULL]
     named = not set(topic.find_names(texts)).isdisjoint(tokenize(text))
-    if not row[VALUE] and not cover and not (row[SIGN] or row[SHAPE]) and row[COSINE] < MIN_MEANING:
+    if not row[VALUE] and not cover and not states_kind(row) and row[COSINE] < MIN_MEANING:
         return True
-    if not named and (topic.is_of_other(text) or (topic.lacks_person(text) and not row[VALUE])):
+    if not named and topic.is_of_other(text):
         return True
     if row[VALUE]:
         return False
@@ -229,7 +234,7 @@ def _is_rival(
 ) -> bool:
     """Tell if another candidate may be meant as well: two numbers, two loans."""
     (one, row), (two, values) = best, other
-    fits = values[COVER] > 0 or values[SIGN] > 0 or values[SHAPE] > 0
+    fits = values[COVER] > 0 or states_kind(values)
     close = fits and (len(topic.words) < 2 or values[COVER] >= row[COVER])
     if close and chance >= (MIN_RIVAL if topic.is_own or named else MIN_RIVAL_ANY):
         return True
@@ -237,11 +242,12 @@ def _is_rival(
         return False
     cosine = 0.0 if one.vector is None or two.vector is None else float(one.vector @ two.vector)
     of_kind = not find_kinds(one.text).isdisjoint(find_kinds(two.text))
-    if of_kind and not topic.is_own and len(topic.words) < 2 and (cosine >= ALIKE or chance >= MIN_RIVAL_ANY):
+    # "the address": somebody else's may be meant as well.
+    if not topic.is_own and len(topic.words) < 2 and states_kind(row) and states_kind(values):
         return True
     if of_kind and topic.is_own and not row[COVER] and cosine >= ALIKE_OWN:
         return True
-    beside = is_beside(two.text) and fits and not (row[FULL] and not values[COVER])
+    beside = is_beside(two.text) and values[COVER] > 0
     return beside or is_another_one(two.text) or (is_beside(one.text) and fits)
 
 

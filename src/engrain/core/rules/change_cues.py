@@ -94,13 +94,6 @@ def find_people(text: str) -> frozenset[str]:
     return frozenset(group for word in words if (group := people.get(word)))
 
 
-def only_adds(signs: frozenset[str]) -> bool:
-    """Tell if a statement puts something beside what is known, or speaks of a while: "also", "this week", "maybe"."""
-    if "ended" in signs or "changed" in signs:
-        return "beside" in signs and "ended" not in signs
-    return not {"added", "beside", "passing", "tentative"}.isdisjoint(signs)
-
-
 def are_of_others(new: Cues, old: Cues) -> bool:
     """Tell if two statements are about different people: a sister and a cousin, two sisters, or me and my sister."""
     if new.people and not old.people:

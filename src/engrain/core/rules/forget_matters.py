@@ -133,14 +133,6 @@ class Topic:
         named = {fold_accents(one) for one in _NAME.findall(text[:MAX_CHARACTERS]) if one[0].isupper()}
         return bool(held) and held.isdisjoint(self.people) and named.isdisjoint(map(fold_accents, self.named))
 
-    def lacks_person(self, text: str) -> bool:
-        """Tell if a text is not about the person whom the matter names: "my stepmother's name"."""
-        if self.people and self.people.isdisjoint(find_people(text)):
-            return True
-        covered = self.cover(text)
-        owners = [one for one in self.named if one.lower().endswith("'s") and tokenize(one)[0] not in covered]
-        return bool(owners) and find_people(" ".join(owners)).isdisjoint(find_people(text))
-
     def is_one_thing(self, texts: Sequence[str]) -> bool:
         """Tell if several statements are one thing: of one name, all about a matter, or each its own part of it."""
         covered, follows = [self.cover(one) for one in texts], [is_continued(one) for one in texts]

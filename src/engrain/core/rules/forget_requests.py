@@ -32,6 +32,7 @@ _MAYBE = frozenset(("weak", "keep"))
 _SUPPORT = frozenset(("point", "mine", "thing", "can", "said", "every", "memory", "please"))
 _NOUNS = frozenset(("object", "person"))  # classes whose words may name a matter
 _VAGUE = frozenset(("number", "line"))  # words that name a matter if no other does
+_MIN_NAME = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +141,8 @@ def find_matter(text: str) -> Matter | None:
     place = next((k for k, one in enumerate(read) if _is_order(one)), None)
     if place is None:
         place = next((k for k, one in enumerate(read) if _MAYBE & _join_classes(one)), 0)
-    for k in (place, *range(place - 1, -1, -1), place + 1):
-        named = list_matter_words(clauses[k]) if k < len(clauses) else []
+    for k in (place, *range(place - 1, -1, -1), *range(place + 1, len(clauses))):
+        named = list_matter_words(clauses[k])
         if not named:
             continue
         clause, earlier = clauses[k], list_matter_words(clauses[k - 1]) if 0 < k < place else []
@@ -154,7 +155,10 @@ def find_matter(text: str) -> Matter | None:
 def list_matter_words(text: str) -> list[str]:
     """Return the words of a clause that may name a matter, as they are written."""
     words = read_words(text)
-    named = [one for one in words if _names_matter(one)] or [one for one in words if one.text in _VAGUE]
+    named = [one for one in words if _names_matter(one)]
+    # "scrap the car thing": a small word of another language may name a matter in this one.
+    named = named or [one for one in words if one.shape in ("x", "N") and len(one.text) >= _MIN_NAME]
+    named = named or [one for one in words if one.text in _VAGUE]
     return [text[slice(*one.span)] for one in named]
 
 
