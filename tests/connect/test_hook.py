@@ -259,8 +259,7 @@ def test_the_process_is_the_resident_process_of_its_store(place: ConnectHome) ->
     told = call(place, prompt(place, "we never use tabs here"))
     assert told.returncode == 0
     pid = wait_for(lambda: read_pid(place))
-    answer = resident.ask(resident.find_place(place.store))
-    assert answer is not None
+    answer = wait_for(lambda: resident.ask(resident.find_place(place.store)))
     assert (answer["pid"], answer["connect"]) == (pid, True)
     memory = plain.memory(agent=str(place.folder.parent / "project"), user=find_user())
     wait_for(lambda: memory.list({"kind": "fact"}))  # other programs speak to the same process

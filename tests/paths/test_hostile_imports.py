@@ -390,6 +390,15 @@ def test_a_file_of_another_system_is_data_or_a_typed_error(
     report_counts(files=check_attacks(tmp_path, KINDS[kind]))
 
 
+def test_a_column_that_computes_is_refused(tmp_path: Path) -> None:
+    """SQLite runs the functions of such a column, whatever is denied: small rows would fill the memory."""
+    with pytest.raises(InvalidInput, match="not a store of LangGraph"):
+        load_graph(
+            "create table store (prefix text, key text, created_at text, updated_at text, "
+            "value text generated always as (upper(key)) virtual)"
+        )(tmp_path)
+
+
 def test_rows_that_hold_far_more_than_their_file_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of a forged tree share their bytes: here a join of the reader repeats them."""
     db = sqlite3.connect(tmp_path / "store.sqlite")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -136,3 +138,14 @@ def test_only_a_plain_file_is_loaded(memory: Memory, tmp_path: Path, make: objec
     thread.join(10)
     assert not thread.is_alive(), "it waits for the other end of the pipe"
     assert len(failed) == 1
+
+
+def test_a_double_key_in_a_store_of_langgraph_is_an_error(memory: Memory, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "store.sqlite")) as db:
+        db.execute("create table store (prefix text, key text, value text, created_at text)")
+        db.execute(
+            """insert into store values ('a', 'k', '{"text": "Ana likes tea.", "text": "Ana likes gin."}', '')"""
+        )
+        db.commit()
+    with pytest.raises(BadFile, match="stands twice"):
+        memory.load(tmp_path / "store.sqlite")

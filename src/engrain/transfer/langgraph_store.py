@@ -8,6 +8,7 @@ from typing import Any
 
 from engrain.core.errors import BackendMissing, EngrainError, InvalidInput, StoreUnavailable
 from engrain.core.formats.imported_notes import make_note
+from engrain.core.formats.strict_json import parse_strict
 from engrain.core.model.items import Note, check_note
 from engrain.core.secrets.urls import hide_secrets
 from engrain.transfer.foreign_sqlite import read_foreign_rows
@@ -43,9 +44,9 @@ def read_langgraph_notes(location: str) -> Iterator[Note | EngrainError]:
 def _build_note(namespace: str, key: str, value: Any, at: Any) -> Note:
     if isinstance(value, (str, bytes)):
         try:
-            value = json.loads(value)
-        except (ValueError, RecursionError) as exc:
-            raise InvalidInput(f"the value of {namespace}/{key} is not JSON: {exc}.") from exc
+            value = parse_strict(value.encode() if isinstance(value, str) else value)
+        except (ValueError, InvalidInput) as exc:
+            raise InvalidInput(f"the value of {namespace}/{key} is not JSON: {str(exc).rstrip('.')}.") from exc
     fields = value if isinstance(value, dict) else {}
     text = next((fields[name] for name in TEXT_FIELDS if isinstance(fields.get(name), str)), None)
     written = json.dumps(value, ensure_ascii=False) if text is None else text
