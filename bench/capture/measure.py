@@ -29,7 +29,13 @@ CHANGES = {
     "fourth": ("changes-fourth",),
     "blind-2": ("blind-2/changes-blind-2",),
 }
-DEV, BLIND = "personas", "blind"
+DEV = "personas"
+# The sets of two further authors, scored once and then used for training: each is one group.
+BLIND, BLIND_2 = "blind", "blind-2"
+BLIND_2_FILES = tuple(
+    f"{BLIND_2}/{name}"
+    for name in ("sentences-blind-2", "persona-three", "persona-four", "persona-five", "persona-six")
+)
 # A statement is kept if one fact holds this share of its words.
 MIN_COVERED = 0.6
 _BEFORE = 4  # messages
@@ -125,17 +131,18 @@ def read_messages() -> Iterator[Message]:
             yield build_message("sentences", record["id"], record["text"], record["kind"])
     for path in sorted((HERE / "personas" / "dev").glob("*.jsonl")):
         yield from read_persona(path, path.stem)
-    yield from read_blind()
+    yield from read_blind(BLIND)
+    yield from read_blind(BLIND_2)
     yield from read_other_sets()
 
 
-def read_blind() -> Iterator[Message]:
-    """Yield the sentences and people of the author of the blind set, as one group."""
-    for record in read_lines(HERE / "blind" / "sentences-blind.jsonl"):
+def read_blind(name: str) -> Iterator[Message]:
+    """Yield the sentences and people of the author of a blind set, as one group."""
+    for record in read_lines(HERE / name / f"sentences-{name}.jsonl"):
         spans = find_spans(record["text"], [(record["text"], record["kind"])])
-        yield Message(BLIND, "blind sentences", record["text"], spans)
-    for path in sorted((HERE / "blind").glob("persona-*.jsonl")):
-        yield from (replace(one, part="blind people") for one in read_persona(path, BLIND))
+        yield Message(name, f"{name} sentences", record["text"], spans)
+    for path in sorted((HERE / name).glob("persona-*.jsonl")):
+        yield from (replace(one, part=f"{name} people") for one in read_persona(path, name))
 
 
 def read_other_sets() -> Iterator[Message]:
