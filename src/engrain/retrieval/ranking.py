@@ -343,19 +343,24 @@ def _estimate_relevance(
     slack, fact_lift = (0.0, MAX_FACT_LIFT) if table.background else _ease_small_memory(crowd)
     slack *= min(max(CLEAR_MATCH - float(own.max()), 0.0), 1.0)
     logit = own + np.minimum(behind, slack) + np.minimum(lift, np.where(is_turn, MAX_TURN_LIFT, fact_lift))
-    logit += _weigh_kind_of_text(table, question) + (FAR_LANGUAGE_LIFT * is_turn if table.background else 0.0)
+    logit += FAR_LANGUAGE_LIFT * is_turn if table.background else 0.0
+    # The clearer the match, the less the kind of the text says.
+    logit += SELDOM_ANSWERS * _count_seldom_kinds(table, question) * (1 - _squash(logit))
+    return _squash(logit)
+
+
+def _squash(logit: Floats) -> Floats:
     probability: Floats = 1 / (1 + np.exp(-np.clip(logit, -60, 60)))
     return probability
 
 
-def _weigh_kind_of_text(table: CandidateTable, question: Question) -> Floats:
-    """Return how much less a text counts because texts of its kind seldom answer."""
+def _count_seldom_kinds(table: CandidateTable, question: Question) -> Floats:
+    """Return of how many kinds that seldom answer each text is: a question, pasted words, the assistant's words."""
     traits = table.items.traits
-    seldom = _has_trait(traits, IS_QUESTION) + _has_trait(traits, PASTED)
+    count = _has_trait(traits, IS_QUESTION) + _has_trait(traits, PASTED)
     if "about_you" not in question.asks:
-        seldom += np.asarray(table.items.role == "assistant", dtype=np.float64)
-    weighed: Floats = SELDOM_ANSWERS * seldom
-    return weighed
+        count += np.asarray(table.items.role == "assistant", dtype=np.float64)
+    return count
 
 
 def _ease_small_memory(crowd: float) -> tuple[float, float]:
