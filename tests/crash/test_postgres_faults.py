@@ -51,7 +51,7 @@ def timeout() -> float:
 @pytest.fixture
 def store(proxy: Proxy, schema: str, timeout: float, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresStore]:
     """Behind the proxy. Without prepared statements a COMMIT can be seen on its way."""
-    monkeypatch.setattr("engrain.stores.postgres.connection._LATER", 1.0)
+    monkeypatch.setattr("engrain.stores.postgres.connection._GRACE_SECONDS", 1.0)
     url = f"{postgres().url(port=proxy.port)}?schema={schema}&timeout={timeout:g}&prepare=off&pool=3"
     opened = PostgresStore(url)
     yield opened

@@ -92,8 +92,8 @@ def test_what_the_user_says_one_after_another_is_all_trusted(memory: Memory) -> 
 
 def test_what_was_found_is_not_told_again_as_what_happened_last(memory: Memory) -> None:
     memory.add_message("user", "Where would the yellow boat be tonight?")
-    memory.add_message("assistant", "The boat lies in the harbour.")
+    memory.add_message("assistant", "The weather is fine.")
     found = memory.recall("the yellow boat")
     assert [hit.item.text for hit in found.hits][:1] == ["Where would the yellow boat be tonight?"]
     assert str(found).count("yellow boat") == 1
-    assert "The boat lies in the harbour." in str(found)
+    assert "The weather is fine." not in str(found)  # a remark on something else

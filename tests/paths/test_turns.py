@@ -79,7 +79,7 @@ def gated(monkeypatch: pytest.MonkeyPatch, *rules: tuple[str, Statement | Forget
     """A gate that finds these and nothing else: by the words of the message."""
 
     def found(
-        text: str, before: Sequence[tuple[str, str]] = (), judge: object = None
+        text: str, before: Sequence[tuple[str, str]] = (), judge: object = None, whose: object = None
     ) -> list[Statement | ForgetRequest]:
         return [one for words, one in rules if words in text]
 
@@ -454,7 +454,7 @@ def test_whatever_the_gate_finds_it_is_not_shown_what_recall_gave(
     kit: Services, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def greedy(
-        text: str, before: Sequence[tuple[str, str]] = (), judge: object = None
+        text: str, before: Sequence[tuple[str, str]] = (), judge: object = None, whose: object = None
     ) -> list[Statement | ForgetRequest]:
         return [Statement(*found.span()) for found in re.finditer(r"I live in \w+", text)]
 

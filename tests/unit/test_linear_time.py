@@ -77,7 +77,7 @@ THROUGH_VERBS = {
     "engrain.ingest.whose_words.hash_parts": "Memory.add_message of a user",
     "engrain.ingest.whose_words.judge_speakers": "Memory.add_message of a user",
     "engrain.ingest.sentence_model.join_fragments": "Memory.add_message of a user",
-    "engrain.ingest.write.embed_texts": "Memory.remember",
+    "engrain.ingest.sentence_model.split_by_subject": "Memory.add_message of a user",
     "engrain.privacy.receipts.verify_receipt": "compares bytes in a store",
     "engrain.privacy.tombstones.TombstoneFilter.rejects_text": "hash_tombstone",
     "engrain.providers.embeddings_http.ServedEmbedder.embed": "sends the text to a server",

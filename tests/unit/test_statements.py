@@ -20,8 +20,9 @@ from engrain.stores.sqlite import syntax as sqlite
 
 RELATIONAL = Path(relational.__file__).parent
 PIECES = {"where": "1 = 1", "dimension": "3", "table": "summary", "column": "text"}
-# Postgres filters in the statement; SQLite writes an item's number and a row's checksum with it.
+# Postgres filters in the statement; SQLite writes an item's number, a row's checksum and the columns that are empty.
 OF_AN_ENGINE = {"words", "filters", "clock", "owner", "n", "item", "checksum"}
+OF_AN_ENGINE |= {"access_count", "changed", "last_accessed", "retracted_at"}
 ASKING = ("rows", "ask", "run", "many", "_load_items", "_ask_query")
 
 

@@ -105,7 +105,10 @@ class ChangeFinder:
         chances = judge_known(new, read.state, [said for _, said in found])
         best = max(range(len(found)), key=lambda place: chances[place].same)
         item, chance = found[best][0], chances[best]
-        surely = chance.ended >= MIN_ENDED_SURELY or not (is_standing_wish(item) or is_address(item.slot))
+        # What the program remembered itself may name the same thing for another reason than a person's statement.
+        remembered = not any(source.cites for source in item.sources)
+        firm = remembered or is_standing_wish(item) or is_address(item.slot)
+        surely = chance.ended >= MIN_ENDED_SURELY or not firm
         if chance.is_ended and surely and item.kind == "fact":
             return FoundChange((item,), (), chance.change, likeness, name)
         return FoundChange((), (item,) if chance.is_earlier else (), chance.change, likeness, name)

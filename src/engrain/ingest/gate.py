@@ -5,28 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 from engrain.core.model.items import ForgetRequest, Statement
 from engrain.core.rules import own_words
 from engrain.core.rules.frames import HIDDEN_LETTER, cue
-from engrain.core.rules.own_words import (
-    MAX_DOUBT,
-    Doubt,
-    OwnWords,
-    blank_blocks,
-    blank_pasted,
-    blank_spans,
-    find_announced,
-    find_hidden,
-)
 from engrain.core.rules.profile import UNSURE_IMPORTANCE
 from engrain.core.rules.slot_names import fill_slot, find_mentioned_slot
 from engrain.core.rules.statements import compile_pattern, load_statement_rules
 from engrain.core.secrets.personal import contains_secret
 from engrain.core.text.passages import Clause, Sentence, Span, split_clauses, split_sentences, trim_span
 from engrain.ingest.clause_rules import find_topic_slot, fits_slot, match_fact, match_right_value, skip_lead
-from engrain.ingest.sentence_model import Verdict, begins_with_own_subject, has_topic, is_fragment, join_fragments
+from engrain.ingest.sentence_model import Verdict, has_topic, is_fragment, join_fragments, split_by_subject
 from engrain.ingest.whose_words import OwnChances
 
 # Only the two ends of a long message are read: the middle is mostly pasted text.
@@ -61,7 +50,7 @@ def find_statements(
     Rules find what is sure; `judge` finds what people say in words of their own. Of a long message only the two ends
     are read, and only the first of them is judged.
     """
-    plain = blank_blocks(text)
+    plain = own_words.blank_blocks(text)
     if len(plain) <= HEAD_CHARACTERS + TAIL_CHARACTERS:
         return _MessageReader(text, plain, before, judge, whose).read()
     cut = plain.find("\n", len(plain) - TAIL_CHARACTERS) + 1 or len(plain)
@@ -74,13 +63,13 @@ def find_statements(
     ]
 
 
-def find_own_words(text: str, before: Sequence[tuple[str, str]], whose: JudgeSpeakers | None) -> OwnWords:
+def find_own_words(text: str, before: Sequence[tuple[str, str]], whose: JudgeSpeakers | None) -> own_words.OwnWords:
     """Blank the words of others: by the rules, or by the model if it reads the text."""
     words = own_words.find_own_words(text, before)
     if whose is None or len(text) > HEAD_CHARACTERS:
         return words
-    reader = _MessageReader(text, blank_blocks(text), before, None, whose)
-    return words if reader.chances is None else OwnWords(reader.shown, words.mixed or reader.mixed)
+    reader = _MessageReader(text, own_words.blank_blocks(text), before, None, whose)
+    return words if reader.chances is None else own_words.OwnWords(reader.shown, words.mixed or reader.mixed)
 
 
 class _MessageReader:
@@ -97,9 +86,9 @@ class _MessageReader:
         self.rules = load_statement_rules()
         self.judge, self.whose = judge, whose
         self.text = text
-        self.shown = blank_pasted(plain)
+        self.shown = own_words.blank_pasted(plain)
         self.before = before
-        self.announced, self.mixed = find_announced(text, self.shown, before)
+        self.announced, self.mixed = own_words.find_announced(text, self.shown, before)
         self.signed = False  # the model, an announcement or a quotation tells of words of others
         self.chances = self._judge_parts()
         self.sentences = split_sentences(self.shown)
@@ -131,9 +120,9 @@ class _MessageReader:
         told = self.announced == [(0, len(self.text))]  # in the message before, or all of it is a story
         chances = self.whose(self.text, self.shown) if self.whose and not told else None
         if chances is not None:
-            self.signed = chances.mixed or bool(self.announced) or any(find_hidden(self.text, self.shown))
+            self.signed = chances.mixed or bool(self.announced) or any(own_words.find_hidden(self.text, self.shown))
             self.mixed = self.mixed or self.signed
-            self.shown = blank_spans(self.shown, chances.list_others(len(self.shown), mixed=self.signed))
+            self.shown = own_words.blank_spans(self.shown, chances.list_others(len(self.shown), mixed=self.signed))
         return chances
 
     def _add_judged(self, judge: JudgeSentences) -> list[Found]:
@@ -161,13 +150,7 @@ class _MessageReader:
         if isinstance(one, ForgetRequest) or one.explicit or one.slot:
             return [one]
         clauses = self._split_clauses(Sentence(one.start, one.end, is_question=False))
-        loose = (clause.start for clause in clauses[1:] if not clause.connector)  # behind a comma, and nothing else
-        edges = [
-            one.start,
-            *(start for start in loose if begins_with_own_subject(self.shown[start : one.end])),
-            one.end,
-        ]
-        parts = [Sentence(left, right, is_question=False) for left, right in pairwise(edges)]
+        parts = split_by_subject(self.shown, clauses, one.end)
         verdicts = judge(self._find_judged_text(), parts) if len(parts) > 1 else ()
         pieces: list[Found] = []
         for part, verdict in zip(parts, verdicts, strict=False):
@@ -181,7 +164,7 @@ class _MessageReader:
         """Return the text to judge, without the words of others if the model tells whose they are."""
         if not self.signed:
             return self.text
-        return blank_spans(self.text, list(find_hidden(self.text, self.shown)))
+        return own_words.blank_spans(self.text, list(own_words.find_hidden(self.text, self.shown)))
 
     def _is_remark(self, part: Sentence) -> bool:
         """Tell if words only judge somebody or something that they do not name."""
@@ -257,15 +240,10 @@ class _MessageReader:
 
     def _find_rest(self, part: Sentence, stated: Sequence[Statement], kind: str) -> list[Found]:
         """Return what a kept sentence says between the facts that fill its slots, if that is more than a few words."""
-        edges = [
-            part.start,
-            *(edge for one in sorted(stated, key=lambda one: one.start) for edge in (one.start, one.end)),
-        ]
-        gaps = [
-            (skip_lead(self.shown, *gap), gap[1])
-            for gap in (*zip(edges[::2], edges[1::2], strict=False), (edges[-1], part.end))
-        ]
-        rest = [trim_span(self.shown, start, end) for start, end in gaps if start < end]
+        stated = sorted(stated, key=lambda one: one.start)
+        gaps = zip((part.start, *(one.end for one in stated)), (*(one.start for one in stated), part.end), strict=True)
+        led = ((skip_lead(self.shown, *gap), gap[1]) for gap in gaps)
+        rest = [trim_span(self.shown, start, end) for start, end in led if start < end]
         return [
             self._build_statement(start, end, kind, None)
             for start, end in rest
@@ -285,11 +263,11 @@ class _MessageReader:
                 # Beside the words of others a statement without a slot ends no other fact.
                 weight = int(not sure or (self.signed and one.slot is None))
             if one.end > end or _OWN_LETTER.search(self.shown, one.start, one.end) is None:
-                weight = MAX_DOUBT + 1
+                weight = own_words.MAX_DOUBT + 1
             if isinstance(one, ForgetRequest):
                 introduced = _COLON.search(self.shown, 0, one.start) is not None  # by somebody, or something
                 own.append(replace(one, doubtful=doubtful or self.mixed or introduced or weight > 0))
-            elif weight <= MAX_DOUBT:
+            elif weight <= own_words.MAX_DOUBT:
                 titled = self.titled and self.chances is None
                 own.append(replace(one, slot=None, replaces=None, doubtful=weight > 0) if weight or titled else one)
         return own
@@ -299,12 +277,12 @@ class _MessageReader:
         others = [span for span in self.announced if not self._is_own_label(span[0])]
         # A sentence that only the model keeps may be the title of the text that the others are of.
         stated = [self._find_stated_span(one) for one in self.stated or self.found]
-        doubt = Doubt(self.text, self.sentences, stated, self.shown, others if self.mixed else None)
+        doubt = own_words.Doubt(self.text, self.sentences, stated, self.shown, others if self.mixed else None)
         self.titled, self.mixed = doubt.titled, self.mixed or doubt.weight > 0 or doubt.titled
 
         def weigh(start: int, end: int) -> int:
             if any(start < stop and first < end for first, stop in others):
-                return MAX_DOUBT + 1
+                return own_words.MAX_DOUBT + 1
             return doubt.weigh(start, end)
 
         return weigh

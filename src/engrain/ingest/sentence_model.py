@@ -15,11 +15,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engrain.core.rules.statements import load_statement_rules
-from engrain.core.text.passages import Sentence
+from engrain.core.text.passages import Clause, Sentence
 
 if TYPE_CHECKING:
     from engrain.ports.search import Matrix, TextStates
@@ -34,6 +35,7 @@ _CONTEXT_CHARACTERS = 40
 _SIGNS = ("void_both", "void_clause", "void_sentence", "passing", "reported", "own_word")
 # Words that make a sentence of its own: a subject, a verb, a question.
 _OWN_TAGS = frozenset(("i", "we", "my", "you", "they", "if", "say", "ask", "order", "like", "be", "have"))
+_MAX_SUBJECT = 20  # characters of its first word
 _OWN_SUBJECTS = ("i", "we", "my")
 _TOPIC_TAGS = frozenset(
     ("kin", "person", "pet", "day", "month", "live", "work", "body", "eat", "money", "tech", "change")
@@ -82,10 +84,22 @@ def is_fragment(text: str) -> bool:
     return len(words) <= _MAX_FRAGMENT_WORDS and tags.isdisjoint(_OWN_TAGS)
 
 
-def begins_with_own_subject(text: str) -> bool:
+def _begins_with_own_subject(text: str) -> bool:
     """Tell if words begin with the speaker or somebody of theirs: "I …", "we …", "my sister …"."""
     first = _WORD.match(text.lower().replace("’", "'"))
     return first is not None and _load_tags().get(first[0]) in _OWN_SUBJECTS
+
+
+def split_by_subject(text: str, clauses: Sequence[Clause], end: int) -> list[Sentence]:
+    """Return the parts of a statement that each begin with the speaker or somebody of theirs; one if there are no two.
+
+    Only a comma and nothing else may stand between two of them.
+    """
+    firsts = [one.start for place, one in enumerate(clauses) if not place or not one.connector]
+    starts = [start for start in firsts if _begins_with_own_subject(text[start : min(end, start + _MAX_SUBJECT)])]
+    if starts[:1] != firsts[:1]:
+        return []
+    return [Sentence(left, right, is_question=False) for left, right in pairwise((*starts, end))]
 
 
 def has_topic(text: str) -> bool:

@@ -408,7 +408,7 @@ _ERRORS: Mapping[int, tuple[type[EngrainError], str]] = {
         StoreError,
         "the disk reported an error. Nothing of this write was kept: repeat it. If it happens again, check the disk.",
     ),
-    CORRUPT: (StoreCorrupt, "the file is damaged. Run: engrain doctor, and restore a backup."),
+    CORRUPT: (StoreCorrupt, "the file is damaged. Run: engrain doctor. Restore a backup."),
     FULL: (DiskFull, "the disk is full. Nothing of this write was kept; free some space and repeat it."),
     CANTOPEN: (StoreError, "the file cannot be opened. Look if its folder exists, and if you may write to both."),
     TOOBIG: (TooLarge, "a value is larger than SQLite takes. Split it and store the parts."),

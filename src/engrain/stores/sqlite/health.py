@@ -208,8 +208,7 @@ class Health:
 def _check_schema(db: Connection, file: StoreFile) -> Finding:
     ((version,),) = db.rows("pragma user_version")
     if version != latest_version():
-        why = f"the schema has version {version}, and this engrain has {latest_version()}"
-        return Finding("schema", "fail", why, "restart the program; it brings the store up to date")
+        return Finding("schema", "fail", f"version {version}", "restart the program; it brings the store up to date")
     if fault := find_fault(db.rows(LIST_OBJECTS), version):
         return Finding("schema", "fail", fault, "restore a backup; or undo the change with the sqlite3 program")
     return Finding("schema", "pass", f"version {version}, with every table, index and trigger as engrain makes them")
