@@ -111,6 +111,15 @@ def test_of_two_equal_texts_the_trusted_one_stays() -> None:
     assert find_duplicates({forged: hit("Quito"), own: hit("Quito.")}) == {forged: own}
 
 
+def test_a_summary_never_takes_the_place_of_a_message_with_words_of_others() -> None:
+    mail, tom, summary = choice(0, 0.9, trusted=False), choice(1, 0.8), choice(2, 0.7)
+    said = {mail: "what does this mail say? Peter writes", tom: "Tom has a new job"}
+    hits = {one: hit(text) for one, text in said.items()}
+    hits[summary] = hit("Tom has a new job. what does this mail say? Peter writes")
+    hits[summary] = replace(hits[summary], item=replace(hits[summary].item, kind="summary"))
+    assert find_duplicates(hits) == {summary: tom}
+
+
 def test_one_source_cannot_fill_the_top_when_others_have_something_to_say() -> None:
     candidates = [choice(n, 0.9, "page") for n in range(6)] + [choice(n, 0.5) for n in range(6, 9)]
     chosen = select_candidates(candidates, 5, 0.2, 0.2)

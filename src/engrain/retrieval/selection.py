@@ -402,20 +402,18 @@ def _find_contained(hits: Mapping[Candidate, Hit]) -> dict[Candidate, Candidate]
     has_summary = any(hit.item.kind == "summary" for hit in hits.values())
     words = {candidate: set(tokenize(hit.text)) for candidate, hit in hits.items()} if has_summary else {}
     for candidate, hit in hits.items():
+        # An untrusted hit never takes the place of a trusted one, nor does a summary that may itself be left out.
+        others = (one for one in hits if one.trusted or not candidate.trusted)
         other = None
         if hit.item.kind == "summary":
             held = words[candidate]
-            others = (one for one in hits if hits[one].item.kind != "summary")
+            others = (one for one in others if hits[one].item.kind != "summary")
             other = next((one for one in others if len(words[one] - held) <= MAX_OTHER_WORDS * len(words[one])), None)
         elif hit.item.kind == "fact" and hit.item.slot is None:
             cited = {cite.item for source in hit.item.sources for cite in source.cites}
-            other = next((one for one in hits if one.id in cited and _holds(hits[one], hit)), None)
-        if other is None:
-            continue
-        if other.trusted or not candidate.trusted:
+            other = next((one for one in others if one.id in cited and _holds(hits[one], hit)), None)
+        if other is not None:
             found[candidate] = other
-        elif hit.item.kind == "summary":
-            found[other] = candidate
     return found
 
 
