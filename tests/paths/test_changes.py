@@ -106,6 +106,25 @@ def test_the_words_of_a_stale_message_find_what_holds_now(memory: Memory, clock:
         assert "window" in hits.hits[0].text
 
 
+def test_newer_facts_of_the_aspect_do_not_come_before_the_answer(memory: Memory, clock: Clock) -> None:
+    tell(
+        memory,
+        clock,
+        "The quarterly review with the board is on 12 March.",
+        "The board pushed the review back to the 26th.",
+        "My daughter Zoe was born on 3 February!",
+    )
+    assert "26th" in memory.recall("When is the review?").hits[0].text
+
+
+def test_what_holds_now_takes_the_place_of_what_it_replaced(memory: Memory, clock: Clock) -> None:
+    memory.start_session()
+    for text in ("we orchestrate with Airflow 2.8", "We're five people: Ines, Kofi, Marta, Dev and me."):
+        memory.add_message("user", text)
+    tell(memory, clock, "My wife Adaeze is a doctor.", "Airflow is history, everything runs on Dagster this week.")
+    assert "Dagster" in memory.recall("Which orchestrator do we use?").hits[0].text
+
+
 def test_an_older_answer_is_found_at_its_time(memory: Memory, clock: Clock) -> None:
     tell(memory, clock, "my yoga class is Mondays at six", "yoga's on Thursdays now, same time")
     found = memory.recall("When is my yoga class?", as_of=START + timedelta(days=1))

@@ -12,6 +12,9 @@ from engrain.core.model.items import ASPECT_KEY, LATER_KEY, RESERVED_KEY, Item
 from engrain.core.model.recall import Hit
 
 ONE_TURN = timedelta(minutes=1)  # a message and its facts are not written at quite the same moment
+# A newer fact changes places with an older one of its aspect only if it has this share of the best relevance among
+# them: the date of a birth does not answer when a review is.
+MIN_RELEVANCE_SHARE = 0.5
 K = TypeVar("K")
 
 
@@ -54,7 +57,9 @@ def _put_newest_first(ordered: list[tuple[K, Hit]]) -> list[tuple[K, Hit]]:
         if isinstance(aspect, str) and hit.item.kind == "fact" and not hit.stale:
             places.setdefault(aspect, []).append(place)
     swapped = list(ordered)
-    for some in places.values():
+    for of_aspect in places.values():
+        least = MIN_RELEVANCE_SHARE * max(ordered[place][1].relevance for place in of_aspect)
+        some = [place for place in of_aspect if ordered[place][1].relevance >= least]
         newest = sorted(some, key=lambda place: _get_time(ordered[place][1].item), reverse=True)
         for place, other in zip(some, newest, strict=True):
             swapped[place] = ordered[other]

@@ -233,22 +233,27 @@ def _add_related(
 def _add_current(
     hits: dict[Candidate, Hit], selection: Selection, request: RecallRequest, services: Services
 ) -> dict[Candidate, Hit]:
-    """Put what holds now before each hit that no longer holds, if it was not found. The stale ones make room."""
+    """Put what holds now before each hit that no longer holds, be it found itself or not. The stale ones make room."""
     successors = {
         one: {old.by for old in hit.outlived if old.by} for one, hit in hits.items() if hit.stale and hit.outlived
     }
     if not any(successors.values()):
         return hits
-    seen = {hit.item.id for hit in hits.values() if not hit.stale} | (request.shown or set())
+    current = {hit.item.id: one for one, hit in hits.items() if not hit.stale}
+    seen = request.shown or frozenset()
     joined: dict[Candidate, Hit] = {}
     for one, hit in hits.items():
         for item in services.items.get_many(request.scopes[one.scope], list(successors.get(one, ()))):
-            told = seen & {item.id, *(cite.item for source in item.sources for cite in source.cites)}
-            if told or not item.visible(request.at or request.now) or not matches_filter(build_filter(request), item):
+            telling = (item.id, *(cite.item for source in item.sources for cite in source.cites))
+            found = next((current[id] for id in telling if id in current), None)
+            if found is not None:
+                joined.setdefault(found, hits.get(found) or joined[found])
                 continue
-            seen.add(item.id)
-            candidate = one._replace(row=-1, id=item.id, source=item.source, trusted=item.trust >= MIN_TRUST)
-            joined[candidate] = _build_followed(candidate, item, "change", hit)
+            visible = item.visible(request.at or request.now) and matches_filter(build_filter(request), item)
+            if visible and seen.isdisjoint(telling):
+                candidate = one._replace(row=-1, id=item.id, source=item.source, trusted=item.trust >= MIN_TRUST)
+                current[item.id] = candidate
+                joined[candidate] = _build_followed(candidate, item, "change", hit)
         joined[one] = hit
     surplus = sorted(joined, key=lambda one: joined[one].stale)[request.n :]
     selection.omitted["n"] += surplus
