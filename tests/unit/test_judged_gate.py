@@ -60,6 +60,10 @@ def test_clauses_with_a_subject_of_their_own_are_facts_of_their_own() -> None:
         "i eat everything but mushrooms - they make me ill",
         "my sister is a coeliac",
     ]
+    joined = "I'm allergic to shellfish and I don't drink alcohol"
+    assert [words for words, _ in list_found(joined, give(KEEP))] == joined.split(" and ")
+    for bound in ("I love tea and my wife hates it", "I play chess but my son plays too"):
+        assert [words for words, _ in list_found(bound, give(KEEP))] == [bound]
     # One of them says nothing alone.
     unsure = give(KEEP, "Tom")
     assert [words for words, _ in list_found("Our Tom is a vegan, i had no idea", unsure)] == [

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +35,13 @@ _SIGNS = ("void_both", "void_clause", "void_sentence", "passing", "reported", "o
 # Words that make a sentence of its own: a subject, a verb, a question.
 _OWN_TAGS = frozenset(("i", "we", "my", "you", "they", "if", "say", "ask", "order", "like", "be", "have"))
 _MAX_SUBJECT = 20  # characters of its first word
+_ADDING = ("", "and", "but", "plus", "und", "aber", "y", "pero", "et", "mais")  # between two statements
+# Words that refer back, and a subject whose verb stands before: "my sister lives in Turin and my brother in Bari".
+_REFERRING = re.compile(
+    r"\b(?:it|them|there|too|as well|either|both|neither|auch|dort|davon|beide|también|tampoco|allí|aussi|là)\b"
+    r"|^\w+ \w+ (?:in|at|on|to|for|from|with|en|a|de|à|aus|bei|mit|nach)\b",
+    re.I,
+)
 _OWN_SUBJECTS = ("i", "we", "my")
 _TOPIC_TAGS = frozenset(
     ("kin", "person", "pet", "day", "month", "live", "work", "body", "eat", "money", "tech", "change")
@@ -91,15 +97,20 @@ def _begins_with_own_subject(text: str) -> bool:
 
 
 def split_by_subject(text: str, clauses: Sequence[Clause], end: int) -> list[Sentence]:
-    """Return the parts of a statement that each begin with the speaker or somebody of theirs; one if there are no two.
+    """Return the parts of a statement that each begin with the speaker or somebody of theirs; none if there are no two.
 
-    Only a comma and nothing else may stand between two of them.
+    Between two of them stands a comma, or a word that only adds the second: "I'm vegan and we live in Oslo". A part
+    that refers back, as in "and my wife hates it", needs the one before.
     """
-    firsts = [one.start for place, one in enumerate(clauses) if not place or not one.connector]
-    starts = [start for start in firsts if _begins_with_own_subject(text[start : min(end, start + _MAX_SUBJECT)])]
-    if starts[:1] != firsts[:1]:
+    firsts = [place for place, one in enumerate(clauses) if not place or one.connector.lower() in _ADDING]
+    own = [n for n in firsts if _begins_with_own_subject(text[(at := clauses[n].start) : min(end, at + _MAX_SUBJECT)])]
+    if own[:1] != firsts[:1]:
         return []
-    return [Sentence(left, right, is_question=False) for left, right in pairwise((*starts, end))]
+    ends = (*(clauses[place - 1].end for place in own[1:]), end)
+    parts = [Sentence(clauses[place].start, last, is_question=False) for place, last in zip(own, ends, strict=True)]
+    whole = all(_count_words(text, part) >= _MIN_WORDS for part in parts)
+    refers = any(_REFERRING.search(text[part.start : part.end]) for part in parts[1:])
+    return parts if whole and not refers else []
 
 
 def has_topic(text: str) -> bool:
