@@ -173,6 +173,14 @@ def test_a_certain_request_forgets_the_fact_and_the_words_in_the_log(memory: Mem
     assert any("green" in item.text for item in memory.list(limit=50))
 
 
+def test_a_request_cuts_one_of_two_statements_that_one_sentence_makes(memory: Memory, clock: Clock) -> None:
+    said = "I'm allergic to shellfish and I don't drink alcohol."
+    _, result = tell(memory, clock, said, "Please don't keep anything about my drinking habits.")
+    assert result.forgotten
+    assert list_facts(memory) == ["I'm allergic to shellfish"]
+    assert "I'm allergic to shellfish and [forgotten]." in [item.text for item in memory.list({"kind": "message"})]
+
+
 def test_earlier_values_are_forgotten_with_the_current_one(memory: Memory, clock: Clock) -> None:
     *_, asked = tell(
         memory,

@@ -349,10 +349,10 @@ def _list_spans(item: Item, cited: Sequence[Citation]) -> list[Span]:
         return [(0, len(item.text))]
     taken = [cite.find_span(len(item.text)) for cite in cited]
     sentences = [one for one in split_sentences(item.text)[:MAX_SENTENCES] if not one.is_question]
+    # Two facts may stand for one sentence.
     return [
         (one.start, one.end)
         for one in sentences
-        if not any(
-            min(end, one.end) - max(start, one.start) >= MIN_TAKEN * (one.end - one.start) for start, end in taken
-        )
+        if sum(max(0, min(end, one.end) - max(start, one.start)) for start, end in taken)
+        < MIN_TAKEN * (one.end - one.start)
     ]
