@@ -230,6 +230,14 @@ def test_what_belongs_to_the_server_is_refused() -> None:
         memory.erase(folders=["notes"])
 
 
+def test_names_of_other_systems_are_answered_as_by_a_local_memory() -> None:
+    with Memory("https://host", user="ana") as memory:
+        with pytest.raises(AttributeError, match=r"'RemoteMemory' object has no attribute 'search'\. Use recall"):
+            memory.search("tea")  # type: ignore[attr-defined]
+        with pytest.raises(TypeError, match=r"unexpected keyword argument 'limit'\. Use n="):
+            memory.recall("tea", limit=3)  # type: ignore[call-arg]
+
+
 def test_a_closed_memory_says_so(server: RunningServer) -> None:
     memory = Memory(server.url, api_key=server.add_key("phone", user="ana"))
     memory.close()

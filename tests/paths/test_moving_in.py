@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 import servers
 from engrain_conformance.embedder import HashEmbedder
 
-from engrain import BadFile, BadText, InvalidInput, Memory, Store
+from engrain import AsyncMemory, AsyncStore, BadFile, BadText, InvalidInput, Memory
 
 
 @pytest.fixture
@@ -250,23 +251,68 @@ def test_a_verb_of_another_system_is_answered_with_the_verb_that_is_meant(
 
 def test_an_unknown_name_is_answered_as_python_does(memory: Memory) -> None:
     with pytest.raises(AttributeError, match=r"'Memory' object has no attribute 'frobnicate'$"):
-        memory.frobnicate  # noqa: B018
+        memory.frobnicate  # type: ignore[attr-defined]  # noqa: B018
 
 
-def test_a_keyword_of_another_system_is_answered_with_the_keyword_that_is_meant(memory: Memory, tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="n="):
-        memory.recall("tea", limit=3)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match=r"store\.memory"):
-        memory.remember("tea", user_id="ana")  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="user="):
-        Memory(tmp_path / "other.db", user_id="ana")  # type: ignore[call-arg]
-    with (
-        Store(tmp_path / "third.db", embedder=HashEmbedder(), background=False) as store,
-        pytest.raises(TypeError, match="user="),
-    ):
-        store.memory(user_id="ana")  # type: ignore[call-arg]
+OTHER_KEYWORDS = [
+    (lambda memory: memory.recall("tea", limit=3), "Use n="),
+    (lambda memory: memory.recall("tea", top_k=3), "Use n="),
+    (lambda memory: memory.list(top_k=3), "Use limit="),
+    (lambda memory: memory.list(n=3), "Use limit="),
+    (lambda memory: memory.list(filters={}), "Use where="),
+    (lambda memory: memory.remember("tea", user_id="ana"), r"Use user= where .* store\.memory"),
+    (lambda memory: memory.prompt("tea", user_id="ana"), r"Use user= where .* store\.memory"),
+    (lambda memory: memory.erase(user_id="ana"), r"Use user= where .* store\.memory"),
+    (lambda memory: memory.get(memory_id="1"), "Use id="),
+    (lambda memory: memory.forget(memory_id="1"), "Use what="),
+    (lambda memory: memory.update("1", data="tea"), r"Use correct\(id, text\)"),
+    (lambda memory: memory.add_message("user", "tea", session_id="1"), "Use session="),
+    (lambda memory: memory.start_session(session_id="1"), "Use id="),
+    (lambda memory: memory.store.memory(user_id="ana"), "Use user="),
+    (lambda memory: memory.store.erase(user_id="ana"), "Use user="),
+    (lambda memory: Memory(memory.store, user_id="ana"), "Use user="),  # type: ignore[call-arg]
+]
+
+
+@pytest.mark.parametrize(("call", "meant"), OTHER_KEYWORDS)
+def test_a_keyword_of_another_system_is_answered_with_the_keyword_that_is_meant(
+    memory: Memory, call: Callable[[Any], Any], meant: str
+) -> None:
+    with pytest.raises(TypeError, match=rf"unexpected keyword argument '\w+'\. {meant}"):
+        call(memory)
+
+
+def test_another_wrong_keyword_is_answered_as_python_does(memory: Memory) -> None:
     with pytest.raises(TypeError, match=r"unexpected keyword argument 'frobnicate'$"):
         memory.recall("tea", frobnicate=1)  # type: ignore[call-arg]
+
+
+def test_an_error_inside_of_a_verb_is_not_taken_for_a_wrong_keyword(memory: Memory) -> None:
+    class Broken(io.BytesIO):
+        def read(self, size: int | None = -1) -> Any:
+            return sorted([size], session_id=3)  # type: ignore[call-overload]
+
+    with pytest.raises(TypeError, match=r"^'session_id' is an invalid keyword argument for sort\(\)$"):
+        memory.load(Broken())
+
+
+def test_the_awaited_faces_answer_other_names_too(tmp_path: Path) -> None:
+    asyncio.run(use_other_names(tmp_path))
+
+
+async def use_other_names(tmp_path: Path) -> None:
+    async with AsyncStore(tmp_path / "other.db", embedder=HashEmbedder(), background=False) as store:
+        memory: Any = store.memory(user="ana")
+        with pytest.raises(AttributeError, match="Use recall"):
+            memory.search("tea")
+        with pytest.raises(AttributeError, match=r"Use recall.* of a memory: store\.memory"):
+            store.search("tea")  # type: ignore[attr-defined]
+        with pytest.raises(TypeError, match="Use n="):
+            await memory.recall("tea", limit=3)
+        with pytest.raises(TypeError, match="Use user="):
+            store.memory(user_id="ana")  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match="Use user="):
+            AsyncMemory(store, user_id="ana")  # type: ignore[call-arg]
 
 
 # The profile

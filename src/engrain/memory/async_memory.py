@@ -20,6 +20,7 @@ from engrain.core.model.items import SourceKind
 from engrain.core.model.tasks import TaskRecord
 from engrain.core.validation import check_key
 from engrain.memory.memory import Memory
+from engrain.memory.other_names import answer_other_names
 from engrain.memory.sessions import Session
 from engrain.memory.store import Store
 from engrain.tasks.execution import TaskOptions
@@ -53,6 +54,7 @@ def _make_async(
     return cast("Callable[Concatenate[_ThreadFace[Sync], P], Coroutine[Any, Any, R]]", call)
 
 
+@answer_other_names
 class AsyncStore:
     """Store for asyncio: same arguments, same verbs, same answers. The first verb opens the database.
 
@@ -231,6 +233,7 @@ class _AsyncPartOf:
         return AsyncPart(memory, attrgetter(self._name))
 
 
+@answer_other_names
 class AsyncMemory:
     """Memory for asyncio: same arguments, same verbs, same answers. The first verb opens the store.
 

@@ -19,7 +19,7 @@ from engrain.core.model.plans import Change, Outcome
 from engrain.core.model.recall import Effort, Recall, RecallRequest, check_effort
 from engrain.core.model.results import count_progress
 from engrain.core.validation import MAX_QUERY, check_count, check_key, check_share, check_text
-from engrain.memory.other_names import explain_keywords, make_attribute_error
+from engrain.memory.other_names import answer_other_names
 from engrain.memory.sessions import Session
 from engrain.memory.store import Store, fit_view
 from engrain.telemetry import traced
@@ -50,7 +50,7 @@ Filter = Mapping[str, Any]
 Part = TypeVar("Part")
 
 
-@explain_keywords
+@answer_other_names
 class Memory:
     """The memory of one (tenant, agent, user): a view of a store.
 
@@ -89,11 +89,6 @@ class Memory:
         self._parts: dict[str, Any] = {}
         self._lock = threading.RLock()
         fit_view(self, self._store)
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            raise make_attribute_error(self, name)
 
     # Knowledge
 

@@ -24,6 +24,7 @@ from engrain.core.model.plans import Change, Outcome
 from engrain.core.model.results import MemoryInfo
 from engrain.core.validation import check_key
 from engrain.memory.memory import Memory
+from engrain.memory.other_names import answer_other_names, make_attribute_error
 from engrain.memory.remote_calls import Channel, find_route, make_headers, serve_verbs
 from engrain.memory.sessions import Session
 from engrain.memory.store import Store
@@ -60,9 +61,10 @@ class _OnServer:
         def __getattr__(self, name: str) -> NoReturn:
             if name == "_services":
                 raise ConfigError("this needs the opened store, and this memory is on a server: use Store(PATH) there.")
-            raise AttributeError(name)
+            raise make_attribute_error(self, name)
 
 
+@answer_other_names
 @serve_verbs("store")
 class RemoteStore(_OnServer, Store):
     """A store on a server. `memory` makes views, and each verb of an operator needs a key with the right for it."""
@@ -241,6 +243,7 @@ def _part(name: str, make: Callable[[RemoteMemory], Any]) -> Any:
     return property(lambda self: self._get_part(name, lambda: make(self)), doc=getattr(Memory, name).__doc__)
 
 
+@answer_other_names
 @serve_verbs("")
 class RemoteMemory(_OnServer, Memory):
     """A memory on a server. `progress` is never called, and a default session and working memory live on the server."""

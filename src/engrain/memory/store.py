@@ -16,7 +16,7 @@ from engrain.core.errors import EmbedderFailed, StoreClosed
 from engrain.core.identity import Scope
 from engrain.core.secrets.urls import hide_secrets
 from engrain.core.validation import check_count, check_key
-from engrain.memory.other_names import explain_keywords
+from engrain.memory.other_names import answer_other_names
 from engrain.telemetry import traced
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ PathLike = str | os.PathLike[str]
 _log = logging.getLogger("engrain")
 
 
-@explain_keywords
+@answer_other_names
 class Store:
     """The opened database of a process: connections, embedder, background workers, and the operator's verbs.
 
