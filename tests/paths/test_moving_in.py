@@ -101,7 +101,7 @@ def test_text_through_a_pipe_needs_its_format(memory: Memory) -> None:
     assert memory.load(io.BytesIO(b"Ana lives in Quito.\n"), format="text").added == 1
 
 
-LETTA = {
+LETTA: dict[str, Any] = {
     "agents": [
         {
             "id": "agent-0",
@@ -127,7 +127,7 @@ def test_an_agent_file_of_letta_gives_slots_and_a_session(memory: Memory, tmp_pa
     human = memory.slots.get("letta.human")
     assert human is not None
     assert human.text == "Name: Ana"
-    said = memory.sessions.messages("letta-agent-0")
+    said = memory.sessions.messages("letta-clerk")
     assert [(message.role, message.text) for message in said] == [
         ("user", "I moved to Quito."),
         ("assistant", "Noted."),
@@ -135,6 +135,70 @@ def test_an_agent_file_of_letta_gives_slots_and_a_session(memory: Memory, tmp_pa
     city = memory.slots.get("user.city")
     assert city is not None
     assert memory.load(path, facts=True).added == 0
+
+
+def letta_message(role: str, text: str, at: str, **call: str) -> dict[str, Any]:
+    calls = [
+        {"id": "c", "type": "function", "function": {"name": name, "arguments": value}} for name, value in call.items()
+    ]
+    return {"id": "message-0", "role": role, "content": [{"type": "text", "text": text}], "tool_calls": calls,
+            "created_at": f"2025-04-01T03:{at}.492924"}  # fmt: skip
+
+
+MEMGPT = {
+    "agent_type": "memgpt_agent",
+    "name": "sam",
+    "core_memory": [{"label": "human", "value": "First name: Ana", "updated_at": "2025-04-01T03:57:37.273860"}],
+    "messages": [
+        letta_message("assistant", "I test the functions.", "47:27", send_message='{"message": "Hello."}'),
+        letta_message("user", '{"type": "login", "last_login": "Never", "time": "2025-03-31"}', "47:28"),
+        letta_message(
+            "user", '{\n  "type": "user_message",\n  "message": "I moved to Quito.",\n  "time": "1"\n}', "48:00"
+        ),
+        letta_message("assistant", "They moved. I note it.", "48:01", core_memory_append='{"label": "human"}'),
+        letta_message("user", '{"type": "heartbeat", "reason": "Function called", "time": "2025-03-31"}', "48:02"),
+        letta_message(
+            "assistant", "I answer.", "48:03", send_message='{"message": "Nice!", "request_heartbeat": false}'
+        ),
+        letta_message("user", '{"type": "a form", "size": 2}', "48:04"),
+        letta_message("assistant", "They pasted a form.", "48:05", send_message="{"),
+    ],
+}
+
+
+def test_an_agent_that_thinks_aloud_is_loaded_without_its_thoughts_and_events(memory: Memory, tmp_path: Path) -> None:
+    path = tmp_path / "sam.af"
+    path.write_text(json.dumps(MEMGPT))
+    memory.load(path, facts=True)
+    said = memory.sessions.messages("letta-sam")
+    assert [(message.role, message.text) for message in said] == [
+        ("assistant", "Hello."),
+        ("user", "I moved to Quito."),
+        ("assistant", "Nice!"),
+        ("user", '{"type": "a form", "size": 2}'),
+    ]
+    city = memory.slots.get("user.city")
+    assert city is not None
+    assert city.text == "I moved to Quito"
+    assert memory.load(path, facts=True).added == 0
+
+
+def test_files_of_two_agents_with_the_same_local_ids_are_both_loaded(memory: Memory) -> None:
+    other = {**LETTA["agents"][0], "name": "cook", "messages": [letta_message("user", "I like tea.", "50:00")]}
+    for agent in (LETTA["agents"][0], other, {**other, "messages": [letta_message("user", "I like rice.", "51:00")]}):
+        memory.load(io.BytesIO(json.dumps({"agents": [agent], "blocks": []}).encode()))
+    assert {"I moved to Quito.", "I like tea.", "I like rice."} <= set(texts(memory))
+    assert [one.text for one in memory.sessions.messages("letta-cook")] == ["I like tea.", "I like rice."]
+
+
+def test_an_agent_file_that_was_written_as_a_json_string_is_read(memory: Memory) -> None:
+    text = json.dumps(json.dumps(LETTA, indent=2))
+    assert memory.load(io.BytesIO(text.encode())).format == "letta"
+    assert "I moved to Quito." in texts(memory)
+    with pytest.raises(InvalidInput, match="not JSON"):
+        memory.load(io.BytesIO(text[:-20].encode()))
+    memory.load(io.BytesIO(b'"{curly} is a note, not a document"\n"Another one."\n'))
+    assert {"{curly} is a note, not a document", "Another one."} <= set(texts(memory))
 
 
 ZEP: dict[str, Any] = {

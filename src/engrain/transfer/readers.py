@@ -36,7 +36,9 @@ MAX_DOCUMENT_VALUES = 30_000_000  # of some 60 bytes each in memory; a chat has 
 
 
 def read_document(file: BinaryIO) -> object:
-    return parse_json(_read_limited(file))
+    value = parse_json(_read_limited(file))
+    # Letta's client returns an export as a text, which programs write as a JSON string.
+    return parse_json(value.encode()) if isinstance(value, str) and value.lstrip().startswith("{") else value
 
 
 def _read_limited(file: BinaryIO) -> bytes:
@@ -244,6 +246,7 @@ FORMATS_BY_SUFFIX: Mapping[str, LoadFormat] = {
     ".txt": "text", ".md": "text", ".markdown": "text", ".csv": "csv", ".tsv": "csv",
 }  # fmt: skip
 HEAD_BYTES = 4_096
+_QUOTED_OBJECT = (b'"{\\n', b'"{\\"')  # how a JSON string begins that has a JSON document in it
 
 
 def detect_format(file: BinaryIO, wanted: LoadFormat | None) -> tuple[LoadFormat, Iterable[Document]]:
@@ -284,7 +287,7 @@ def _detect_by_head(file: BinaryIO, head: bytes) -> LoadFormat | None:
     start = head.removeprefix(BOM).lstrip()[:1]
     if not start and len(head) < HEAD_BYTES:
         raise InvalidInput("the file is empty: there is nothing to load.")
-    if start == b"[":
+    if start == b"[" or head.removeprefix(BOM).lstrip().startswith(_QUOTED_OBJECT):
         return None
     form = _detect_by_first_line(next(iter(read_lines(file, MAX_LINE_BYTES))).raw) if start == b"{" else "notes"
     file.seek(0)

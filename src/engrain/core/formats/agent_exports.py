@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
+import orjson
+
 from engrain.core.errors import InvalidInput
 from engrain.core.formats.imported_notes import (
     check_filled,
@@ -19,6 +21,8 @@ from engrain.core.formats.imported_notes import (
 from engrain.core.model.items import Note, SessionPosition
 
 ZEP_LISTS = ("episodes", "facts", "edges", "messages")
+# What MemGPT tells an agent in the user's place.
+_EVENTS = ("login", "heartbeat", "system_alert")
 _ZEP_BODIES = ("content", "episode_body", "body")
 
 
@@ -50,11 +54,16 @@ def list_letta(value: object) -> list[object]:
     found: list[object] = [{"block": block} for block in blocks]
     for agent in agents:
         named = check_object(agent, "an agent")
-        session = f"letta-{named.get('id') or named.get('name') or 'agent'}"
         messages = named.get("messages") or []
         if not isinstance(messages, list):
             raise InvalidInput("the messages of an agent must be a list.")
-        found += [{"session": session, "number": number, "message": one} for number, one in enumerate(messages)]
+        # Each file counts its agents from 0: the name tells one agent from another.
+        session = f"letta-{named.get('name') or named.get('id') or 'agent'}"
+        thinks = any(_list_sent(one) for one in messages)
+        found += [
+            {"session": session, "number": number, "message": one, "thinks": thinks}
+            for number, one in enumerate(messages)
+        ]
     return found
 
 
@@ -70,15 +79,48 @@ def read_letta(entry: Mapping[str, Any]) -> Iterator[Note]:
         return
     message = check_object(entry["message"], "a message")
     role, text = read_role(message.get("role")), _join_content(message.get("content", message.get("text")))
+    if role == "assistant" and entry["thinks"]:
+        text = "\n".join(_list_sent(message))
+    elif role == "user":
+        text = _unwrap_event(text)
     if role in ("user", "assistant") and text.strip():
-        named = message.get("id") or f"{entry['number']}"
+        # Each file counts its messages from 0 as well.
+        named = message.get("created_at") or entry["number"]
         yield from split_message(
             "letta",
             text,
-            f"{entry['session']}\x1f{named}",
+            f"{entry['session']}\x1f{named}\x1f{hash_text(text)}",
             position=SessionPosition(str(entry["session"]), role=role),
             occurred_at=read_time(message.get("created_at")),
         )
+
+
+def _list_sent(message: object) -> list[str]:
+    """List what an agent said by calls of `send_message`. The other words of such an agent are thoughts."""
+    calls = message.get("tool_calls") if isinstance(message, dict) else None
+    functions = [call.get("function") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+    sent = (
+        _parse_object(function.get("arguments")).get("message")
+        for function in functions
+        if isinstance(function, dict) and function.get("name") == "send_message"
+    )
+    return list(filter(None, map(clean_text, sent)))
+
+
+def _unwrap_event(text: str) -> str:
+    """Return the user's words out of an event of MemGPT; of one without words, such as a login, nothing."""
+    event = _parse_object(text)
+    if event.get("type") == "user_message":
+        return clean_text(event.get("message"))
+    return "" if event.get("type") in _EVENTS and "time" in event else text
+
+
+def _parse_object(text: object) -> Mapping[str, Any]:
+    try:
+        value = orjson.loads(text) if isinstance(text, str) and text.lstrip().startswith("{") else None
+    except orjson.JSONDecodeError:
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def list_zep(value: object) -> list[object]:
