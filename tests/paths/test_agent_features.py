@@ -199,6 +199,15 @@ def test_a_wrong_form_is_corrected_by_the_model(memory: Memory) -> None:
     assert [ask.tool_choice for ask in model.asked] == ["any", "any"]
 
 
+def test_a_form_with_references_is_checked(memory: Memory) -> None:
+    place = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    form = {"type": "object", "properties": {"place": {"$ref": "#/$defs/place"}}, "$defs": {"place": place}}
+    model = Scripted(*(says("", ("final_answer", {"place": value})) for value in ({}, {"city": "Quito"})))
+    reply = AgentWithMemory(memory, model).run("Where is it?", output=form)
+    assert reply.output == {"place": {"city": "Quito"}}
+    assert "'place'['city'] is missing" in model.asked[1].messages[-1].text
+
+
 def test_an_answer_that_is_written_instead_of_called_is_read(memory: Memory) -> None:
     schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     model = Scripted('```json\n{"city": "Quito"}\n```')

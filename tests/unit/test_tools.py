@@ -233,6 +233,46 @@ def test_a_schema_of_somebody_else_is_proved_as_far_as_it_is_understood() -> Non
     ]
 
 
+def test_the_references_of_a_schema_are_followed() -> None:
+    tree = {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string"},
+            "children": {"type": "array", "items": {"$ref": "#/$defs/a~1tree"}},
+            "kind": {"const": "tree"},
+        },
+        "required": ["name"],
+        "additionalProperties": False,
+    }
+    schema = {
+        "type": "object",
+        "properties": {
+            "tree": {"$ref": "#/$defs/a~1tree", "description": "the whole"},
+            "part": {"oneOf": [{"allOf": [{"$ref": "#/$defs/a~1tree"}]}, {"type": "null"}]},
+            "other": {"$ref": "https://example.com/schema.json"},
+        },
+        "$defs": {"a/tree": tree},
+    }
+    good = {"tree": {"name": "a", "children": [{"name": "b", "kind": "tree"}]}, "part": {"name": "c"}, "other": 7}
+    assert fit_arguments(good, schema) == (good, [])
+    wrong = {"tree": {"name": "a", "children": [{"name": 7, "kind": "bush"}, {"size": 2}]}, "part": {}}
+    assert fit_arguments(wrong, schema)[1] == [
+        "'tree'['children'][0]['name'] must be a text, not 7",
+        "'tree'['children'][0]['kind'] must be \"tree\", not \"bush\"",
+        "'tree'['children'][1]['name'] is missing",
+        "'tree'['children'][1]['size'] is not known (it takes name, children, kind)",
+        "'part' must be an object or null, not {}",
+    ]
+
+
+@for_each(
+    "loop", [{"$ref": "#/$defs/loop"}, {"anyOf": [{"$ref": "#/$defs/loop"}]}, {"allOf": [{"$ref": "#/$defs/loop"}]}]
+)
+def test_a_schema_that_refers_to_itself_for_ever_is_a_problem_and_no_crash(loop: dict[str, Any]) -> None:
+    schema = {"type": "object", "properties": {"x": {"$ref": "#/$defs/loop"}}, "$defs": {"loop": loop}}
+    assert fit_arguments({"x": 1}, schema)[1] == ["its schema refers to itself without end"]
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),

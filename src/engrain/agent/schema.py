@@ -160,62 +160,107 @@ _MAX_SHOWN_CHARACTERS = 60
 
 def fit_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return the arguments as the function takes them, and the problems. The tool checks other schema keywords."""
-    required = schema.get("required", ())
-    # Models write null for arguments that they leave out.
-    filled = {name: value for name, value in arguments.items() if value is not None or _takes_null(name, schema)}
-    problems = [f"{name!r} is missing" for name in required if name not in filled]
-    return _fit_object(filled, schema, "", problems), problems
+    fitting = _Fitting(schema)
+    try:
+        required = schema.get("required", ())
+        # Models write null for arguments that they leave out.
+        filled = {name: value for name, value in arguments.items() if value is not None or fitting.takes_null(name)}
+        fitting.problems += [f"{name!r} is missing" for name in required if name not in filled]
+        return fitting.fit_object(filled, schema, ""), fitting.problems
+    except RecursionError:
+        return dict(arguments), ["its schema refers to itself without end"]
 
 
-def _takes_null(name: str, schema: Mapping[str, Any]) -> bool:
-    known = schema.get("properties", {})
-    return name not in known or name in schema.get("required", ()) or not _find_problems(None, known[name])
+class _Fitting:
+    """Fits values to the parts of a schema, and collects the problems."""
 
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self.problems: list[str] = []
 
-def _fit_value(value: Any, schema: Any, where: str, problems: list[str]) -> Any:
-    if not isinstance(schema, Mapping):
+    def takes_null(self, name: str) -> bool:
+        known = self._root.get("properties", {})
+        return name not in known or name in self._root.get("required", ()) or self._fits(None, known[name])
+
+    def fit_value(self, value: Any, schema: Any, where: str) -> Any:
+        schema = self._resolve(schema)
+        if not isinstance(schema, Mapping):
+            return value
+        for part in schema.get("allOf", ()):
+            value = self.fit_value(value, part, where)
+        if options := _list_options(schema):
+            fitting = next((option for option in options if self._fits(value, option)), None)
+            return self._refuse(value, schema, where) if fitting is None else self.fit_value(value, fitting, where)
+        choices = _list_choices(schema)
+        if choices is not None:
+            known = any(type(choice) is type(value) and choice == value for choice in choices)
+            return value if known else self._refuse(value, schema, where)
+        kinds = _list_types(schema)
+        if "integer" in kinds and isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if kinds and not any(_has_type(value, kind) for kind in kinds):
+            return self._refuse(value, schema, where)
+        if isinstance(value, list) and "items" in schema:
+            return [
+                self.fit_value(element, schema["items"], f"{where}[{place}]") for place, element in enumerate(value)
+            ]
+        if isinstance(value, dict):
+            missing = [name for name in schema.get("required", ()) if name not in value]
+            self.problems += [f"{where}[{name!r}] is missing" for name in missing]
+            return self.fit_object(value, schema, where)
         return value
-    if "anyOf" in schema:
-        for option in schema["anyOf"]:
-            if not _find_problems(value, option):
-                return _fit_value(value, option, where, problems)
-        problems.append(f"{where} must be {_describe_schema(schema)}, not {_shorten_value(value)}")
+
+    def fit_object(self, value: Mapping[str, Any], schema: Mapping[str, Any], where: str) -> dict[str, Any]:
+        known, others = schema.get("properties", {}), schema.get("additionalProperties", True)
+        found: dict[str, Any] = {}
+        for name, argument in value.items():
+            inner = f"{where}[{name!r}]" if where else repr(name)
+            if name not in known and others is False:
+                names = ", ".join(known) or "no argument at all"
+                self.problems.append(f"{inner} is not known (it takes {names})")
+            found[name] = self.fit_value(argument, known.get(name, others), inner)
+        return found
+
+    def _fits(self, value: Any, schema: Any) -> bool:
+        attempt = _Fitting(self._root)
+        attempt.fit_value(value, schema, "")
+        return not attempt.problems
+
+    def _refuse(self, value: Any, schema: Mapping[str, Any], where: str) -> Any:
+        self.problems.append(f"{where} must be {self._describe(schema)}, not {_shorten_value(value)}")
         return value
-    if "enum" in schema:
-        if not any(type(choice) is type(value) and choice == value for choice in schema["enum"]):
-            problems.append(f"{where} must be {_describe_schema(schema)}, not {_shorten_value(value)}")
-        return value
-    kinds = _list_types(schema)
-    if "integer" in kinds and isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if kinds and not any(_has_type(value, kind) for kind in kinds):
-        problems.append(f"{where} must be {_describe_schema(schema)}, not {_shorten_value(value)}")
-    elif isinstance(value, list) and "items" in schema:
-        return [
-            _fit_value(element, schema["items"], f"{where}[{place}]", problems) for place, element in enumerate(value)
-        ]
-    elif isinstance(value, dict):
-        problems += [f"{where}[{name!r}] is missing" for name in schema.get("required", ()) if name not in value]
-        return _fit_object(value, schema, where, problems)
-    return value
+
+    def _describe(self, schema: Any) -> str:
+        schema = self._resolve(schema)
+        if options := _list_options(schema):
+            return " or ".join(map(self._describe, options))
+        choices = _list_choices(schema)
+        if choices is not None:
+            shown = ", ".join(json.dumps(choice, ensure_ascii=False) for choice in choices)
+            return f"one of {shown}" if len(choices) > 1 else shown
+        kinds = _list_types(schema)
+        if not kinds and (parts := schema.get("allOf")):
+            return self._describe(parts[0])
+        return " or ".join(_TYPE_NAMES.get(kind, kind) for kind in kinds) or "anything"
+
+    def _resolve(self, schema: Any) -> Any:
+        """Follow references inside of this schema. Any other one stands for anything."""
+        if not isinstance(schema, Mapping) or not isinstance(schema.get("$ref"), str):
+            return schema
+        path, found = schema["$ref"].split("/"), self._root
+        if path[0] != "#":
+            return {}
+        for name in path[1:]:
+            found = found.get(name.replace("~1", "/").replace("~0", "~"), {}) if isinstance(found, Mapping) else {}
+        return self._resolve(found)
 
 
-def _fit_object(value: Mapping[str, Any], schema: Mapping[str, Any], where: str, problems: list[str]) -> dict[str, Any]:
-    known, others = schema.get("properties", {}), schema.get("additionalProperties", True)
-    found: dict[str, Any] = {}
-    for name, argument in value.items():
-        inner = f"{where}[{name!r}]" if where else repr(name)
-        if name not in known and others is False:
-            names = ", ".join(known) or "no argument at all"
-            problems.append(f"{inner} is not known (it takes {names})")
-        found[name] = _fit_value(argument, known.get(name, others), inner, problems)
-    return found
+def _list_options(schema: Mapping[str, Any]) -> Sequence[Any]:
+    return schema.get("anyOf") or schema.get("oneOf") or ()
 
 
-def _find_problems(value: Any, schema: Any) -> list[str]:
-    problems: list[str] = []
-    _fit_value(value, schema, "", problems)
-    return problems
+def _list_choices(schema: Mapping[str, Any]) -> Sequence[Any] | None:
+    return [schema["const"]] if "const" in schema else schema.get("enum")
 
 
 def _has_type(value: Any, kind: str) -> bool:
@@ -227,14 +272,6 @@ def _has_type(value: Any, kind: str) -> bool:
 def _list_types(schema: Mapping[str, Any]) -> Sequence[str]:
     kinds = schema.get("type", ())
     return (kinds,) if isinstance(kinds, str) else kinds
-
-
-def _describe_schema(schema: Mapping[str, Any]) -> str:
-    if "anyOf" in schema:
-        return " or ".join(map(_describe_schema, schema["anyOf"]))
-    if "enum" in schema:
-        return "one of " + ", ".join(json.dumps(choice, ensure_ascii=False) for choice in schema["enum"])
-    return " or ".join(_TYPE_NAMES.get(kind, kind) for kind in _list_types(schema)) or "anything"
 
 
 def _shorten_value(value: Any) -> str:
