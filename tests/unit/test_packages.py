@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,11 @@ def test_wheels_and_sdists_build_reproducibly(package: str, tmp_path: Path) -> N
     first, second = build(package, tmp_path / "first"), build(package, tmp_path / "second")
     assert first == second
     assert {name.rpartition(".")[2] for name in first} == {"whl", "gz"}
+
+
+def test_all_that_a_source_distribution_names_is_there() -> None:
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    assert [name for name in build["targets"]["sdist"]["only-include"] if not (ROOT / name).exists()] == []
 
 
 def test_the_image_starts_the_server_and_asks_for_its_health() -> None:
