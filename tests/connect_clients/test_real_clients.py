@@ -24,8 +24,8 @@ from engrain.connect.clients import HOOK_MARK
 from engrain.connect.home import ConnectHome, open_store
 from engrain.connect.hook import BREAKER_FILE
 from engrain.connect.repository import find_user
-from engrain.connect.service import read_pid, stop_resident
 from engrain.connect.status import are_hooks_trusted, list_hooks
+from engrain.server import resident
 
 INSTALLED = [name for name in NAMES if find_client(name)]
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not INSTALLED, reason="no coding agent is installed")]
@@ -41,6 +41,14 @@ SECRETS = (
     "xoxb-1234567890-abcdefghijklmnop",
     "hunter-tulip-9",
 )
+
+
+def read_pid(home: ConnectHome) -> int | None:
+    return resident.find_place(home.store).read_pid()
+
+
+def stop_resident(home: ConnectHome) -> bool:
+    return resident.stop(home.store, kill=True)
 
 
 @pytest.fixture(scope="module")

@@ -138,7 +138,7 @@ class Older(threading.Thread):
         self.store = Store(place.location, background=False)
         self.listener = listen_unix(place.socket)
         self.listener.socket.listen()
-        api = ResidentApi(HttpApi(self.store, Access(None, OpenAccess())))
+        api = ResidentApi(lambda: HttpApi(self.store, Access(None, OpenAccess())))
         self.server = ResidentServer(api, 600, self.listener, list(files))
         self.start()
 

@@ -73,7 +73,7 @@ def print_answer(reading: int, child: int, end: float) -> None:
 
 def hand_over(folder: str, client: str, event: str, pipe: int) -> None:
     """Hand the event over and pass the answer on, or put it into the spool."""
-    message = {"client": client, "event": event, "at": time.time(), "build": read_build()}
+    message = {"client": client, "event": event, "at": time.time()}
     signal.alarm(INPUT_SECONDS)
     raw = sys.stdin.buffer.read(MAX_EVENT_BYTES + 1)
     signal.alarm(0)
@@ -104,12 +104,6 @@ def read_patience() -> float:
         return float(os.environ.get(PATIENCE_VARIABLE, "1"))
     except ValueError:
         return 1.0
-
-
-def read_build() -> str:
-    """The version of the installed files: a resident process of another version ends after its answer."""
-    about = os.stat(__file__)
-    return f"{about.st_mtime_ns}-{about.st_size}"
 
 
 def deliver(folder: str, body: bytes) -> Answer | None:
