@@ -277,7 +277,8 @@ def _edit_vscode(place: Place) -> list[FileEdit]:
 
 
 _TRUST_ADVICE = "Codex runs a new hook only after you trust it: open codex, type /hooks, and trust engrain."
-_DOCUMENTED = "Made from the documentation of this client, not tried with it."
+_DOCUMENTED = "Made from its documentation, not tried with it."
+_TOOLS_ALONE = f"{_DOCUMENTED} VS Code has hooks in repositories alone: connect those with --project."
 CLIENTS: Mapping[str, Client] = {
     client.name: client
     for client in (
@@ -287,7 +288,7 @@ CLIENTS: Mapping[str, Client] = {
         Client("copilot", "Copilot CLI", ("copilot",), ".copilot", _edit_copilot),
         Client("opencode", "opencode", ("opencode",), ".config/opencode", _edit_opencode),
         Client("cursor", "Cursor", ("cursor", "cursor-agent"), ".cursor", _edit_cursor, _DOCUMENTED),
-        Client("vscode", "VS Code", ("code",), _VSCODE, _edit_vscode, _DOCUMENTED),
+        Client("vscode", "VS Code", ("code",), _VSCODE, _edit_vscode, _TOOLS_ALONE),
     )
 }
 
