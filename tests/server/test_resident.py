@@ -179,6 +179,15 @@ def test_it_ends_when_its_program_or_its_store_was_replaced(place: Place, tmp_pa
     assert not place.is_locked()
 
 
+def test_a_suspended_process_is_ended_if_that_is_asked(place: Place) -> None:
+    with connect(place.location):
+        pid = place.read_pid()
+        assert pid == pid_of(place)
+        os.kill(pid, signal.SIGSTOP)
+        assert stop(place.location, kill=True)
+    assert place.read_pid() is None
+
+
 def test_it_ends_when_its_socket_is_gone(place: Place) -> None:
     old = Older(place)
     wait(lambda: ask(place))
