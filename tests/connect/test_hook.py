@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from examples import for_each
 
-from engrain.connect.clients import HOOK_SCRIPT, MCP_SCRIPT
+from engrain.connect.clients import HOOK_SCRIPT, MCP_SCRIPT, Place
 from engrain.connect.home import ConnectHome, open_store
 from engrain.connect.repository import find_user
 from engrain.server import resident
@@ -246,6 +246,15 @@ def test_the_process_ends_when_idle_or_its_store_was_replaced(place: ConnectHome
     wait_until_ready(place)
     Path(place.store).rename(f"{place.store}.old")  # what it wrote now would be lost
     assert process.wait(PATIENCE_SECONDS) == 0
+
+
+def test_a_hook_whose_engrain_is_gone_blocks_no_prompt(
+    home: ConnectHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engrain.connect.clients.HOOK_SCRIPT", tmp_path / "gone.py")
+    command = Place(home, tmp_path).hook_command("claude")
+    done = subprocess.run(command, shell=True, input=b"{}", capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (0, b"")
 
 
 @pytest.mark.slow

@@ -219,6 +219,23 @@ def trust_hooks(codex: str, folder: Path) -> Iterator[str]:
         yield f"\n[hooks.state.{json.dumps(hook['key'])}]\ntrusted_hash = {json.dumps(hook['currentHash'])}\n"
 
 
+def test_an_uninstalled_engrain_blocks_no_prompt(machine: Machine, model: ModelServer) -> None:
+    status = json.loads(run(machine, "connect", "--status", "--json"))
+    files = {Path(path) for client in status["clients"] for path in client["files"]}
+    before = {path: path.read_text() for path in files if HOOK_MARK in path.read_text()}
+    assert len(before) == len(INSTALLED)
+    for path, text in before.items():
+        path.write_text(text.replace(HOOK_MARK, "engrain/connect/gone.py"))
+    try:
+        for name in INSTALLED:
+            model.take()
+            assert machine.run(name, f"Without engrain {name} goes on.").returncode == 0
+            assert any(f"Without engrain {name} goes on." in request for request in model.take()), name
+    finally:
+        for path, text in before.items():
+            path.write_text(text)
+
+
 def test_a_killed_a_stopped_and_an_unwritable_store_disturb_no_client(machine: Machine) -> None:
     home = ConnectHome(machine.engrain_home)
     stop_resident(home)

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engrain.connect import hook
 from engrain.connect.home import ConnectHome, open_store
 from engrain.connect.hook import BREAKER_FILE, ROUTE
 from engrain.core.errors import Conflict
@@ -119,7 +120,7 @@ def _serve(home: ConnectHome, listener: Listener, idle_seconds: float) -> None:
     with open_store(home) as store:
         recorder = EventRecorder(store, home)
         api = ConnectApi(store, recorder)
-        files = [] if "://" in home.store else [Path(home.store)]
+        files = [Path(hook.__file__), *([] if "://" in home.store else [Path(home.store)])]
         server = ResidentServer(api, idle_seconds, listener, files, DRAIN_SECONDS)
         stopped = threading.Event()
         warm_up = threading.Thread(target=warm_up_embedder, args=(store,), daemon=True)
