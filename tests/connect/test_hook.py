@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import resource
@@ -19,6 +20,7 @@ from typing import Any
 import pytest
 from examples import for_each
 
+from engrain.connect import hook
 from engrain.connect.clients import HOOK_SCRIPT, MCP_SCRIPT, Place
 from engrain.connect.home import ConnectHome, open_store
 from engrain.connect.repository import find_user
@@ -255,6 +257,28 @@ def test_a_hook_whose_engrain_is_gone_blocks_no_prompt(
     command = Place(home, tmp_path).hook_command("claude")
     done = subprocess.run(command, shell=True, input=b"{}", capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (0, b"")
+
+
+@for_each("client", ("claude", "vscode", "copilot"))
+def test_copilot_keeps_its_events_once_though_it_runs_the_hooks_of_others(
+    client: str, home: ConnectHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delivered: list[bytes] = []
+
+    def deliver(folder: str, body: bytes) -> dict[str, object]:
+        delivered.append(body)
+        return {}
+
+    monkeypatch.setattr(hook, "deliver", deliver)
+    own = {name: value for name, value in os.environ.items() if name != "COPILOT_CLI"}
+    for variables in ({}, {"COPILOT_CLI": "1"}):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(prompt(home, "hello")).encode())))
+        monkeypatch.setattr(os, "environ", {**own, **variables})
+        reading, writing = os.pipe()
+        hook.hand_over(str(home.folder), client, "UserPromptSubmit", writing)
+        os.close(reading)
+        os.close(writing)
+    assert len(delivered) == (2 if client == "copilot" else 1)
 
 
 @pytest.mark.slow

@@ -73,7 +73,9 @@ def machine(model: ModelServer, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 def run(machine: Machine, *words: str) -> str:
     command = [sys.executable, "-m", "engrain", *words]
-    done = subprocess.run(command, env=machine.environment(), cwd="/", check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        command, env=machine.environment(), cwd=machine.project, check=True, capture_output=True, text=True
+    )
     return done.stdout
 
 
@@ -178,6 +180,22 @@ def test_secrets_in_a_prompt_reach_no_file(machine: Machine) -> None:
     assert sum("in the vault please" in text for text in read_texts(machine, *INSTALLED)) == len(INSTALLED)
     stored = b"".join(path.read_bytes() for path in machine.engrain_home.rglob("*") if path.is_file())
     assert [secret for secret in SECRETS if secret.encode() in stored] == []
+
+
+def test_clients_of_one_repository_keep_each_prompt_once(model: ModelServer, tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "user", tmp_path / "proj", tmp_path / "home", model.url)
+    machine.user_folder.mkdir()
+    subprocess.run(["git", "init", "-q", str(machine.project)], check=True)
+    machine.prepare()
+    run(machine, "connect", *INSTALLED, "vscode", "--project")  # Copilot runs the hooks of Claude Code and VS Code, too
+    start(machine)
+    prompts = {name: f"Here is the repository of {name}." for name in INSTALLED}
+    run_all(machine, prompts)
+    texts = read_texts(machine, "")
+    run(machine, "disconnect")
+    assert {name: texts.count(prompt) for name, prompt in prompts.items()} == dict.fromkeys(INSTALLED, 1)
+    assert [path.name for path in machine.project.iterdir() if path.name != ".git"] == []
+    assert read_pid(ConnectHome(machine.engrain_home)) is None
 
 
 @pytest.mark.skipif("claude" not in INSTALLED, reason="Claude Code is not installed")
