@@ -20,7 +20,7 @@ from engrain.connect.clients import HOOK_SCRIPT
 from engrain.connect.home import ConnectHome, open_store
 from engrain.connect.recorder import EventRecorder
 from engrain.connect.repository import find_repository, make_scopes
-from engrain.connect.service import read_pid, stop_resident
+from engrain.server.resident import find_place, stop
 
 PROMPTS, DAY_EVENTS = 40, 2_000
 NOUNS = [
@@ -65,7 +65,7 @@ def measure_prompts(home: ConnectHome, folder: Path) -> None:
     os.environ["ENGRAIN_HOOK_PATIENCE"] = "20"
     call_hook(home, folder, 0)
     time.sleep(5)
-    pid = read_pid(home)
+    pid = find_place(home.store).read_pid()
     assert pid is not None, "the resident process did not start"
     call_hook(home, folder, 1)
     before, own = read_usage(pid)[0], resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -77,7 +77,7 @@ def measure_prompts(home: ConnectHome, folder: Path) -> None:
         f"prompts: p50 {statistics.median(times):.0f} ms, p95 {times[int(0.95 * len(times))]:.0f} ms wall;"
         f" CPU {(after - before) / PROMPTS * 1000:.0f} ms in the process, {hook:.0f} ms in the hook; {rss:.0f} MB\n"
     )
-    stop_resident(home)
+    stop(home.store)
 
 
 def measure_day(home: ConnectHome, folder: Path) -> None:

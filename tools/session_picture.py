@@ -23,7 +23,7 @@ import model_server  # noqa: E402
 from real_clients import Machine, find_client  # noqa: E402
 
 from engrain.connect.home import ConnectHome  # noqa: E402
-from engrain.connect.service import stop_resident  # noqa: E402
+from engrain.server.resident import stop  # noqa: E402
 
 PICTURE = ROOT / "docs/images/connect-session.svg"
 PROMPT = "Run the tests of this project."
@@ -66,7 +66,7 @@ def run_sessions(root: Path) -> list[str]:
                 time.sleep(10)  # the first event starts the resident process
             return [*lines, "", "$ engrain recap", *_run(machine, "recap")]
         finally:
-            stop_resident(ConnectHome(machine.engrain_home))
+            stop(ConnectHome(machine.engrain_home).store)
 
 
 def _run(machine: Machine, *words: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,7 @@ from engrain.cli.main import root
 from engrain.connect import changes, json_text
 from engrain.connect.changes import ChangeLedger
 from engrain.connect.clients import CLIENTS, HOOK_MARK, Place, write_plugin
-from engrain.connect.connector import Connector
+from engrain.connect.connector import Connector, list_connections
 from engrain.connect.home import ConnectHome, open_store
 from engrain.connect.status import are_hooks_trusted
 from engrain.core.errors import ConfigError, Conflict, NotFound
@@ -407,10 +408,50 @@ def test_the_commands(user_folder: Path, home: ConnectHome) -> None:
     run("connect", "on")
     assert not home.off.exists()
     run("connect", "codex")
-    assert ChangeLedger(home).list_clients() == ["codex", "gemini"]
+    assert ChangeLedger(home).list_clients() == ["gemini", "codex"]
     assert "disconnected" in run("disconnect")
     assert ChangeLedger(home).list_clients() == []  # so that the resident process ends
     assert not (user_folder / ".gemini/settings.json").exists()
+
+
+def test_status_and_disconnect_know_every_repository(
+    user_folder: Path, home: ConnectHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*words: str) -> Any:
+        result = CliRunner().invoke(root, [*words, "--json"], catch_exceptions=False, prog_name="engrain")
+        assert result.exit_code == 0, result.output
+        return json.loads(result.output)
+
+    project, gone = tmp_path / "project", tmp_path / "gone"
+    settings = user_folder / ".claude.json"
+    settings.write_text('{"projects": {}, "theme": "dark"}')
+    for folder in (project, gone):
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        run("connect", "claude", "--project")
+    run("connect", "claude")
+    monkeypatch.chdir(tmp_path)
+    shutil.rmtree(gone)
+    (project / ".claude/settings.local.json").write_text("{}")
+    found = {(one["client"], one["project"]): one for one in run("connect", "--status")["clients"]}
+    assert {key: one["complete"] for key, one in found.items()} == {
+        ("claude", None): True, ("claude", str(project)): False,
+    }  # fmt: skip
+    advice = CliRunner().invoke(root, ["connect", "--status"]).output
+    assert f"cd {project} && engrain connect claude --project" in " ".join(advice.split())
+    assert str(settings) in run("disconnect")["claude"]
+    assert settings.read_text() == '{"projects": {}, "theme": "dark"}'
+    assert not list_connections(home)
+    assert "nothing is connected" in CliRunner().invoke(root, ["disconnect"]).output
+
+
+def test_another_store_is_one_that_a_process_can_serve(user_folder: Path, home: ConnectHome, tmp_path: Path) -> None:
+    refused = CliRunner().invoke(root, ["--store", "http://localhost:1", "connect", "gemini"])
+    assert "resident process" in refused.output
+    assert not list_connections(home)
+    CliRunner().invoke(root, ["--store", str(tmp_path / "other.db"), "connect", "gemini"], catch_exceptions=False)
+    assert home.store == str(tmp_path / "other.db")
+    assert "omit --user" in CliRunner().invoke(root, ["connect", "gemini", "--user", "ana"]).output
 
 
 def test_doctor_checks_the_store_of_connected_agents_if_there_is_no_other(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import resource
@@ -19,13 +20,21 @@ from typing import Any
 import pytest
 from examples import for_each
 
-from engrain.connect.clients import HOOK_SCRIPT, MCP_SCRIPT
+from engrain.connect import hook
+from engrain.connect.clients import HOOK_SCRIPT, MCP_SCRIPT, Place
 from engrain.connect.home import ConnectHome, open_store
 from engrain.connect.repository import find_user
-from engrain.connect.service import read_pid, stop_resident
 from engrain.server import resident
 
 PATIENCE_SECONDS = 180.0
+
+
+def read_pid(home: ConnectHome) -> int | None:
+    return resident.find_place(home.store).read_pid()
+
+
+def stop_resident(home: ConnectHome) -> bool:
+    return resident.stop(home.store, kill=True)
 
 
 @pytest.fixture
@@ -232,16 +241,44 @@ def test_a_folder_that_cannot_be_entered_disturbs_nobody(home: ConnectHome) -> N
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-def test_the_process_ends_when_idle_or_replaced(place: ConnectHome) -> None:
+def test_the_process_ends_when_idle_or_its_store_was_replaced(place: ConnectHome) -> None:
     assert start(place, ENGRAIN_IDLE_SECONDS="0.1").wait(PATIENCE_SECONDS) == 0
     process = start(place)
     wait_for(lambda: read_pid(place) == process.pid)  # before any hook starts another one
     wait_until_ready(place)
-    other = place.folder / "hook.py"
-    other.write_bytes(HOOK_SCRIPT.read_bytes() + b"\n")  # a hook of another version
-    command = [sys.executable, "-I", "-S", str(other), str(place.folder), "claude", "SessionStart"]
-    subprocess.run(command, input=json.dumps(prompt(place, "")).encode(), check=True)
+    Path(place.store).rename(f"{place.store}.old")  # what it wrote now would be lost
     assert process.wait(PATIENCE_SECONDS) == 0
+
+
+def test_a_hook_whose_engrain_is_gone_blocks_no_prompt(
+    home: ConnectHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engrain.connect.clients.HOOK_SCRIPT", tmp_path / "gone.py")
+    command = Place(home, tmp_path).hook_command("claude")
+    done = subprocess.run(command, shell=True, input=b"{}", capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (0, b"")
+
+
+@for_each("client", ("claude", "vscode", "copilot"))
+def test_copilot_keeps_its_events_once_though_it_runs_the_hooks_of_others(
+    client: str, home: ConnectHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delivered: list[bytes] = []
+
+    def deliver(folder: str, body: bytes) -> dict[str, object]:
+        delivered.append(body)
+        return {}
+
+    monkeypatch.setattr(hook, "deliver", deliver)
+    own = {name: value for name, value in os.environ.items() if name != "COPILOT_CLI"}
+    for variables in ({}, {"COPILOT_CLI": "1"}):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(prompt(home, "hello")).encode())))
+        monkeypatch.setattr(os, "environ", {**own, **variables})
+        reading, writing = os.pipe()
+        hook.hand_over(str(home.folder), client, "UserPromptSubmit", writing)
+        os.close(reading)
+        os.close(writing)
+    assert len(delivered) == (2 if client == "copilot" else 1)
 
 
 @pytest.mark.slow

@@ -252,6 +252,13 @@ def test_recap_and_rules_show_and_change_what_agents_are_told(
     assert "short answers" not in run("rules")
     (project / "AGENTS.md").write_text("Run make check.")
     assert "AGENTS.md" in run("rules", "--read")
+    assert "AGENTS.md" in run("rules")
     assert "2 rules written into CLAUDE.md." in run("rules", "--write", "CLAUDE.md")
     assert "- let's go with zod, yup is out" in (project / "CLAUDE.md").read_text()
     assert decision["text"] in run("rules")
+    for words in (
+        ("rules", "--read", "--forget", rule["id"]),
+        ("recap", "--store", "x.db"),
+        ("rules", "--user", "ana"),
+    ):
+        assert CliRunner().invoke(root, words).exit_code == 2

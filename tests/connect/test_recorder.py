@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ import pytest
 from examples import for_each
 
 from engrain.connect.blocks import PROMPT_TOKENS, START_TOKENS
+from engrain.connect.clients import Place, find_client
 from engrain.connect.events import read_event, strip_context
 from engrain.connect.home import ConnectHome, open_store, switch
 from engrain.connect.recorder import EventRecorder
@@ -111,6 +113,50 @@ def test_a_recorded_session_leaves_prompt_answer_error_and_solution(
     assert "tests passed" in solutions[0].text
     answers = [one for one in messages if one.text.startswith("FAKE-ANSWER")]
     assert len(answers) == (client != "copilot")  # its answer is in a transcript that does not exist here
+
+
+CURSOR = {"conversation_id": "c1", "generation_id": "g1", "cursor_version": "2.4.0", "transcript_path": None}
+SHELL = {"tool_name": "Shell", "tool_input": {"command": "npm test"}}
+VSCODE = {"sessionId": "v1", "timestamp": "2026-02-09T10:30:00.000Z", "transcript_path": "/tmp/x.json"}
+TERMINAL = {"tool_name": "run_in_terminal", "tool_input": {"command": "npm test"}}
+WORKED = {"tool_input": {"command": "pnpm test"}, "tool_use_id": "t2"}
+# As the clients document them: neither was tried.
+DOCUMENTED: dict[str, list[tuple[str, dict[str, Any]]]] = {
+    "cursor": [
+        ("sessionStart", CURSOR | {"session_id": "c1", "is_background_agent": False}),
+        ("beforeSubmitPrompt", CURSOR | {"prompt": "in this repo we never use tabs", "attachments": []}),
+        ("postToolUseFailure", CURSOR | SHELL | {"error_message": "vitest: not found", "tool_use_id": "t1"}),
+        ("postToolUse", CURSOR | SHELL | WORKED | {"tool_output": '{"exitCode":0,"stdout":"12 passed"}'}),
+        ("afterAgentResponse", CURSOR | {"text": "The tests pass."}),
+        ("sessionEnd", CURSOR | {"session_id": "c1", "reason": "completed"}),
+    ],
+    "vscode": [
+        ("SessionStart", VSCODE | {"source": "new"}),
+        ("UserPromptSubmit", VSCODE | {"prompt": "in this repo we never use tabs"}),
+        ("PostToolUse", VSCODE | TERMINAL | {"tool_response": "sh: vitest: command not found", "tool_use_id": "t1"}),
+        ("PostToolUse", VSCODE | TERMINAL | WORKED | {"tool_response": "12 passed"}),
+    ],
+}
+
+
+@pytest.mark.parametrize("client", DOCUMENTED)
+def test_a_documented_session_leaves_prompt_answer_error_and_solution(
+    client: str, recorder: EventRecorder, memory: Memory, project: Path, home: ConnectHome
+) -> None:
+    edit = find_client(client).list_edits(Place(home, project, project))[-1]
+    hooks = json.loads(edit.add(""))["hooks"]
+    assert set(hooks) == {event for event, _ in DOCUMENTED[client]}
+    for event, payload in DOCUMENTED[client]:
+        command = shlex.split(hooks[event][0]["command"].removesuffix(" || true"))
+        assert command[-2:] == [client, event]  # the payloads name it each in another way
+        place = {"workspace_roots": [str(project)]} if client == "cursor" else {"cwd": str(project)}
+        recorder.answer({"client": client, "event": event, "payload": payload | place, "at": 1_794_833_000.0})
+    [session] = memory.sessions.list()
+    texts = [one.text for one in memory.session(session.session).messages()]
+    assert [text.partition(":")[0] for text in texts if "npm test" in text] == ["Error", "Resolved"]
+    assert "in this repo we never use tabs" in texts
+    assert ("The tests pass." in texts) == (client == "cursor")  # VS Code documents no event with the answer
+    assert [item.text for item in memory.list({"metadata.coding": "rule"})] == ["in this repo we never use tabs"]
 
 
 @for_each("client", CLIENTS)

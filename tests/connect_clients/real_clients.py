@@ -33,9 +33,10 @@ class Machine:
     patience: float = PATIENCE
 
     def prepare(self) -> None:
-        """Write the settings that let each client work without a login."""
+        """Write the settings that let each client work without a login, in a repository that it trusts."""
         lines = ['model = "fake"', 'model_provider = "fake"', "", "[model_providers.fake]", 'name = "fake"']
         lines += [f'base_url = "{self.url}/v1"', 'wire_api = "responses"', 'env_key = "FAKE_KEY"', ""]
+        lines += [f'[projects."{self.project}"]', 'trust_level = "trusted"', ""]
         self._write(".codex/config.toml", "\n".join(lines))
         gemini = {
             "security": {"auth": {"selectedType": "gemini-api-key"}},
@@ -49,6 +50,7 @@ class Machine:
             "autoupdate": False,
         }
         self._write(".config/opencode/opencode.json", json.dumps(opencode | {"small_model": "fake/fake"}))
+        self._write(".copilot/config.json", json.dumps({"trusted_folders": [str(self.project)]}))
         self._write(".claude.json", json.dumps({"hasCompletedOnboarding": True, "autoUpdates": False}))
 
     def _write(self, name: str, text: str) -> None:

@@ -24,8 +24,8 @@ from engrain.connect.clients import HOOK_MARK
 from engrain.connect.home import ConnectHome, open_store
 from engrain.connect.hook import BREAKER_FILE
 from engrain.connect.repository import find_user
-from engrain.connect.service import read_pid, stop_resident
 from engrain.connect.status import are_hooks_trusted, list_hooks
+from engrain.server import resident
 
 INSTALLED = [name for name in NAMES if find_client(name)]
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not INSTALLED, reason="no coding agent is installed")]
@@ -41,6 +41,14 @@ SECRETS = (
     "xoxb-1234567890-abcdefghijklmnop",
     "hunter-tulip-9",
 )
+
+
+def read_pid(home: ConnectHome) -> int | None:
+    return resident.find_place(home.store).read_pid()
+
+
+def stop_resident(home: ConnectHome) -> bool:
+    return resident.stop(home.store, kill=True)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +73,9 @@ def machine(model: ModelServer, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 def run(machine: Machine, *words: str) -> str:
     command = [sys.executable, "-m", "engrain", *words]
-    done = subprocess.run(command, env=machine.environment(), cwd="/", check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        command, env=machine.environment(), cwd=machine.project, check=True, capture_output=True, text=True
+    )
     return done.stdout
 
 
@@ -172,6 +182,23 @@ def test_secrets_in_a_prompt_reach_no_file(machine: Machine) -> None:
     assert [secret for secret in SECRETS if secret.encode() in stored] == []
 
 
+def test_clients_of_one_repository_keep_each_prompt_once(model: ModelServer, tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "user", tmp_path / "proj", tmp_path / "home", model.url)
+    machine.user_folder.mkdir()
+    subprocess.run(["git", "init", "-q", str(machine.project)], check=True)
+    machine.prepare()
+    run(machine, "connect", *INSTALLED, "vscode", "--project")  # Copilot runs the hooks of Claude Code and VS Code, too
+    start(machine)
+    prompts = {name: f"Here is the repository of {name}." for name in INSTALLED}
+    run_all(machine, prompts)
+    texts = read_texts(machine, "")
+    run(machine, "disconnect")
+    assert {name: texts.count(prompt) for name, prompt in prompts.items()} == dict.fromkeys(INSTALLED, 1)
+    left = [path for path in machine.project.rglob("*.js*") if "node_modules" not in path.parts]  # opencode makes some
+    assert [path for path in left if "engrain/connect/" in path.read_text()] == []
+    assert read_pid(ConnectHome(machine.engrain_home)) is None
+
+
 @pytest.mark.skipif("claude" not in INSTALLED, reason="Claude Code is not installed")
 def test_a_plugin_and_the_settings_together_answer_once(machine: Machine, model: ModelServer) -> None:
     folder = machine.user_folder.parent / "plugin"
@@ -209,6 +236,23 @@ def test_the_status_says_whether_codex_trusts_its_hooks(machine: Machine, monkey
 def trust_hooks(codex: str, folder: Path) -> Iterator[str]:
     for hook in list_hooks(codex, folder):
         yield f"\n[hooks.state.{json.dumps(hook['key'])}]\ntrusted_hash = {json.dumps(hook['currentHash'])}\n"
+
+
+def test_an_uninstalled_engrain_blocks_no_prompt(machine: Machine, model: ModelServer) -> None:
+    status = json.loads(run(machine, "connect", "--status", "--json"))
+    files = {Path(path) for client in status["clients"] for path in client["files"]}
+    before = {path: path.read_text() for path in files if HOOK_MARK in path.read_text()}
+    assert len(before) == len(INSTALLED)
+    for path, text in before.items():
+        path.write_text(text.replace(HOOK_MARK, "engrain/connect/gone.py"))
+    try:
+        for name in INSTALLED:
+            model.take()
+            assert machine.run(name, f"Without engrain {name} goes on.").returncode == 0
+            assert any(f"Without engrain {name} goes on." in request for request in model.take()), name
+    finally:
+        for path, text in before.items():
+            path.write_text(text)
 
 
 def test_a_killed_a_stopped_and_an_unwritable_store_disturb_no_client(machine: Machine) -> None:

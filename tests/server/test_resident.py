@@ -138,7 +138,7 @@ class Older(threading.Thread):
         self.store = Store(place.location, background=False)
         self.listener = listen_unix(place.socket)
         self.listener.socket.listen()
-        api = ResidentApi(HttpApi(self.store, Access(None, OpenAccess())))
+        api = ResidentApi(lambda: HttpApi(self.store, Access(None, OpenAccess())))
         self.server = ResidentServer(api, 600, self.listener, list(files))
         self.start()
 
@@ -177,6 +177,15 @@ def test_it_ends_when_its_program_or_its_store_was_replaced(place: Place, tmp_pa
     old.join(180)
     assert not old.is_alive()
     assert not place.is_locked()
+
+
+def test_a_suspended_process_is_ended_if_that_is_asked(place: Place) -> None:
+    with connect(place.location):
+        pid = place.read_pid()
+        assert pid == pid_of(place)
+        os.kill(pid, signal.SIGSTOP)
+        assert stop(place.location, kill=True)
+    assert place.read_pid() is None
 
 
 def test_it_ends_when_its_socket_is_gone(place: Place) -> None:

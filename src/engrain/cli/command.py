@@ -19,16 +19,24 @@ STORE_OPTIONS = ("store", *SCOPE_OPTIONS)
 class MemoryCommand(click.Command):
     """A command with `examples`, which are real command lines, and `prints`, which describes its output.
 
-    A `whole_store` command refuses --user, --agent and --tenant: it never works on a single memory.
+    A `whole_store` command refuses --user, --agent and --tenant: it never works on a single memory. One `of_agents`
+    refuses --store as well: `engrain connect` chose the memory.
     """
 
     def __init__(
-        self, *args: Any, examples: Sequence[str] = (), prints: str = "", whole_store: bool = False, **kwargs: Any
+        self,
+        *args: Any,
+        examples: Sequence[str] = (),
+        prints: str = "",
+        whole_store: bool = False,
+        of_agents: bool = False,
+        **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self.examples = examples
         self.prints = prints
         self.whole_store = whole_store
+        self.of_agents = of_agents
         self.params += [
             *(click.Option([f"--{name}"], expose_value=False, hidden=True, callback=_set_on_context)
               for name in STORE_OPTIONS),
@@ -38,11 +46,10 @@ class MemoryCommand(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         from engrain.cli.context import is_typed
 
-        wrong = [f"--{name}" for name in SCOPE_OPTIONS if self.whole_store and is_typed(ctx, name)]
-        if wrong:
-            raise click.UsageError(
-                f"{self.name} works on whole stores, with every memory in them: omit {wrong[0]}.", ctx
-            )
+        refused = STORE_OPTIONS if self.of_agents else SCOPE_OPTIONS if self.whole_store else ()
+        if wrong := [f"--{name}" for name in refused if is_typed(ctx, name)]:
+            where = "the memory of `engrain connect`" if self.of_agents else "whole stores, with every memory in them"
+            raise click.UsageError(f"{self.name} works on {where}: omit {wrong[0]}.", ctx)
         return super().invoke(ctx)
 
     def get_short_help_str(self, limit: int = 45) -> str:
@@ -58,7 +65,7 @@ class MemoryCommand(click.Command):
             formatter.write_text(self.prints)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        if self.whole_store:
+        if self.whole_store or self.of_agents:
             return
         formatter.write_paragraph()
         formatter.write_text("Choose the memory with --store PATH|URL, --user, --agent and --tenant.")

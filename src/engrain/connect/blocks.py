@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from engrain.connect.session_state import digest_words
 from engrain.core.model.items import TRUST, Item
@@ -35,6 +35,7 @@ _SECTIONS: tuple[tuple[str, Mapping[str, Any], int], ...] = (
 )
 
 CountTokens = Callable[[str], int]
+Of = TypeVar("Of", bound=Item | None)
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,8 @@ class Block:
 
 def build_start_block(memory: Memory, personal: Memory, count_tokens: CountTokens) -> Block:
     """The user's own wishes and what holds in the repository, within 800 tokens."""
-    return _pack(_START_HEAD, _render_sections(list_sections(memory, personal)), START_TOKENS, count_tokens)
+    lines = _render_sections(list_sections(memory, personal))
+    return _join(_START_HEAD, _fit(_START_HEAD, lines, START_TOKENS, count_tokens))
 
 
 def list_sections(memory: Memory, personal: Memory) -> list[tuple[str, list[Item]]]:
@@ -78,22 +80,13 @@ def build_prompt_block(
     hits = [hit for hit in found.hits if _is_news(hit.item, session) and digest_words(hit.item.text) not in said]
     hits = [hit for hit in hits if not shown.keys() & _list_cited(hit.item)]
     repeats = [hit for hit in hits if _repeats(hit, hits)]
-    chosen = _choose([hit for hit in hits if hit not in repeats], PROMPT_TOKENS, count_tokens)
-    newest = sorted(chosen, key=lambda hit: get_time(hit.item), reverse=True)
-    block = _pack(_PROMPT_HEAD, [(render_hit(hit), hit.item) for hit in newest], PROMPT_TOKENS, count_tokens)
+    lines = [(render_hit(hit), hit.item) for hit in hits if hit not in repeats]
+    # The best that fit, then by date: an old but better one is not dropped.
+    chosen = _fit(_PROMPT_HEAD, lines, PROMPT_TOKENS, count_tokens)
+    chosen.sort(key=lambda line: get_time(line[1]), reverse=True)
+    block = _join(_PROMPT_HEAD, chosen)
     # Their words are in the block: they must not come as news with the next prompt.
     return replace(block, items={**block.items, **_list_texts(hit.item for hit in repeats)})
-
-
-def _choose(hits: Sequence[Hit], budget: int, count_tokens: CountTokens) -> list[Hit]:
-    """The best hits that fit: sorting by date comes after, so that an old but better one is not dropped."""
-    chosen, used = [], count_tokens(f"{_OPEN}{_PROMPT_HEAD}{_CLOSE}")
-    for hit in hits:
-        used += count_tokens(render_hit(hit)) + 1
-        if used > budget:
-            break
-        chosen.append(hit)
-    return chosen
 
 
 def _is_news(item: Item, session: str) -> bool:
@@ -121,10 +114,11 @@ def _render_sections(sections: Iterable[tuple[str, Sequence[Item]]]) -> Iterator
                 yield f'- {label}"{escape_text(item.text)}" ({get_time(item):%Y-%m-%d})', item
 
 
-def _pack(head: str, lines: Iterable[tuple[str, Item | None]], budget: int, count_tokens: CountTokens) -> Block:
-    """Join lines while they fit, without a heading that nothing follows."""
-    kept: list[tuple[str, Item | None]] = []
-    used, size = count_tokens(f"{_OPEN}\n{head}\n{_CLOSE}\n"), len(_OPEN) + len(head) + len(_CLOSE) + 3
+def _fit(head: str, lines: Iterable[tuple[str, Of]], budget: int, count_tokens: CountTokens) -> list[tuple[str, Of]]:
+    """The first lines that fit, without a heading that nothing follows."""
+    kept: list[tuple[str, Of]] = []
+    frame = f"{_OPEN}\n{head}\n{_CLOSE}\n"
+    used, size = count_tokens(frame), len(frame)
     for line, item in lines:
         used, size = used + count_tokens(line) + 1, size + len(line) + 1
         if used > budget or size > MAX_CHARACTERS:
@@ -132,10 +126,12 @@ def _pack(head: str, lines: Iterable[tuple[str, Item | None]], budget: int, coun
         kept.append((line, item))
     while kept and not kept[-1][1]:
         kept.pop()
-    if not kept:
-        return Block()
-    text = "\n".join((_OPEN, head, *(line for line, _ in kept), _CLOSE))
-    return Block(text, _list_texts(item for _, item in kept if item))
+    return kept
+
+
+def _join(head: str, lines: Sequence[tuple[str, Item | None]]) -> Block:
+    text = "\n".join((_OPEN, head, *(line for line, _ in lines), _CLOSE)) if lines else ""
+    return Block(text, _list_texts(item for _, item in lines if item))
 
 
 def _list_texts(items: Iterable[Item]) -> dict[str, str]:

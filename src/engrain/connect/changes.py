@@ -62,7 +62,8 @@ class ChangeLedger:
         return [Path(path) for path in self._records(client)]
 
     def list_clients(self) -> list[str]:
-        return sorted(client for client, records in self._state.get("clients", {}).items() if records)
+        """The connected clients, in the order in which they were connected."""
+        return [client for client, records in self._state.get("clients", {}).items() if records]
 
     def plan_connect(self, client: str, edits: Iterable[FileEdit]) -> list[FileChange]:
         """The changes that connect a client. Connecting twice is connecting once."""
@@ -81,7 +82,7 @@ class ChangeLedger:
 
     def connect(self, client: str, edits: Iterable[FileEdit]) -> list[FileChange]:
         """Write the entries; the original of each file is saved first."""
-        edits = list(edits)
+        self._state, edits = self._home.read_state(), list(edits)
         changes = self.plan_connect(client, edits)
         bases = [self._choose_backup(client, edit, change.before) for edit, change in zip(edits, changes, strict=True)]
         before = copy.deepcopy(self._state)
@@ -105,6 +106,7 @@ class ChangeLedger:
 
     def disconnect(self, client: str, edits: Iterable[FileEdit]) -> list[FileChange]:
         """Take the entries out again."""
+        self._state = self._home.read_state()
         changes = self.plan_disconnect(client, edits)
         _check_writable(changes)
         _write_all(changes)

@@ -56,7 +56,8 @@ class Place:
     def hook_command(self, client: str, event: str = "") -> str:
         """The command of a hook: by the absolute path of this interpreter, without its site packages."""
         words = [sys.executable, "-I", "-S", str(HOOK_SCRIPT), str(self.home.folder), client, event]
-        return shlex.join(word for word in words if word)
+        # Without its script Python exits with 2, by which clients block the prompt: engrain may be uninstalled.
+        return f"{shlex.join(word for word in words if word)} || true"
 
     def mcp_command(self) -> list[str]:
         # With the folder: Codex starts its servers without our environment.
@@ -259,8 +260,8 @@ def _edit_opencode(place: Place) -> list[FileEdit]:
 
 
 def _edit_cursor(place: Place) -> list[FileEdit]:
-    events = ("sessionStart", "beforeSubmitPrompt", "postToolUseFailure", "stop")
-    hooks = {event: {"command": place.hook_command("cursor", event)} for event in events}
+    events = ("sessionStart", "beforeSubmitPrompt", "postToolUse", "postToolUseFailure", "afterAgentResponse")
+    hooks = {event: {"command": place.hook_command("cursor", event)} for event in (*events, "sessionEnd")}
     server = edit_json(place.choose(".cursor/mcp.json"), {("mcpServers", NAME): _server(place)})
     return [server, edit_json(place.choose(".cursor/hooks.json"), {("version",): 1}, hooks)]
 
@@ -270,14 +271,17 @@ def _edit_vscode(place: Place) -> list[FileEdit]:
     settings = edit_json(place.choose(f"{_VSCODE}/mcp.json", ".vscode/mcp.json"), servers)
     if place.project is None:
         return [settings]  # hooks are documented for repositories alone
-    hook = {"type": "command", "command": place.hook_command("vscode"), "timeout": HOOK_SECONDS}
-    hooks = {event: [hook] for event in ("SessionStart", "UserPromptSubmit", "PostToolUse", "Stop")}
+    hooks = {
+        event: [{"type": "command", "command": place.hook_command("vscode", event), "timeout": HOOK_SECONDS}]
+        for event in ("SessionStart", "UserPromptSubmit", "PostToolUse")
+    }
     content = json.dumps({"hooks": hooks}, indent=2) + "\n"
     return [settings, edit_own_file(place.project / ".github/hooks/engrain-vscode.json", content)]
 
 
 _TRUST_ADVICE = "Codex runs a new hook only after you trust it: open codex, type /hooks, and trust engrain."
-_DOCUMENTED = "Made from the documentation of this client, not tried with it."
+_DOCUMENTED = "Made from its documentation, not tried with it."
+_TOOLS_ALONE = f"{_DOCUMENTED} VS Code has hooks in repositories alone: connect those with --project."
 CLIENTS: Mapping[str, Client] = {
     client.name: client
     for client in (
@@ -287,7 +291,7 @@ CLIENTS: Mapping[str, Client] = {
         Client("copilot", "Copilot CLI", ("copilot",), ".copilot", _edit_copilot),
         Client("opencode", "opencode", ("opencode",), ".config/opencode", _edit_opencode),
         Client("cursor", "Cursor", ("cursor", "cursor-agent"), ".cursor", _edit_cursor, _DOCUMENTED),
-        Client("vscode", "VS Code", ("code",), _VSCODE, _edit_vscode, _DOCUMENTED),
+        Client("vscode", "VS Code", ("code",), _VSCODE, _edit_vscode, _TOOLS_ALONE),
     )
 }
 

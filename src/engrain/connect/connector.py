@@ -13,24 +13,19 @@ from engrain.core.errors import NotFound
 class Connector:
     """Change the settings of clients for this user, or for one repository."""
 
-    def __init__(self, home: ConnectHome, project: Path | None = None, user_folder: Path | None = None) -> None:
+    def __init__(self, home: ConnectHome, project: Path | None = None) -> None:
+        self.project = project
         self._home = home
-        self._place = Place(home, user_folder or Path.home(), project)
+        self._place = Place(home, Path.home(), project)
         self._ledger = ChangeLedger(home)
 
     def find_installed(self) -> list[Client]:
-        return [client for client in CLIENTS.values() if self.is_installed(client)]
+        return [client for client in CLIENTS.values() if client.is_installed(self._place.user_folder)]
 
-    def find_connected(self) -> list[Client]:
-        return [client for name, client in CLIENTS.items() if self.list_files(name)]
-
-    def preview(self, name: str) -> list[FileChange]:
-        """The changes that `connect` would make."""
-        return self._ledger.plan_connect(self._key(name), find_client(name).list_edits(self._place))
-
-    def preview_removal(self, name: str) -> list[FileChange]:
-        """The changes that `disconnect` would make."""
-        return self._ledger.plan_disconnect(self._key(name), find_client(name).list_edits(self._place))
+    def preview(self, name: str, remove: bool = False) -> list[FileChange]:
+        """The changes that `connect` would make, or `disconnect`."""
+        plan = self._ledger.plan_disconnect if remove else self._ledger.plan_connect
+        return plan(self._key(name), find_client(name).list_edits(self._place))
 
     def connect(self, name: str) -> list[FileChange]:
         self._home.prepare()
@@ -38,18 +33,23 @@ class Connector:
 
     def disconnect(self, name: str) -> list[FileChange]:
         """Take our entries out of a client's files. NotFound if there are none."""
-        key, edits = self._key(name), find_client(name).list_edits(self._place)
-        changes = self._ledger.plan_disconnect(key, edits)
-        if not self._ledger.list_files(key) and not any(change.changes for change in changes):
-            raise NotFound(f"{name} is not connected.")
-        return self._ledger.disconnect(key, edits)
+        if not self.list_files(name) and not any(change.changes for change in self.preview(name, remove=True)):
+            raise NotFound(f"{name} is not connected{' in this repository' if self.project else ''}.")
+        return self._ledger.disconnect(self._key(name), find_client(name).list_edits(self._place))
 
     def list_files(self, name: str) -> list[Path]:
         """The files with our entries of this client."""
         return self._ledger.list_files(self._key(name))
 
-    def is_installed(self, client: Client) -> bool:
-        return client.is_installed(self._place.user_folder)
-
     def _key(self, name: str) -> str:
-        return name if self._place.project is None else f"{name}@{self._place.project}"
+        return name if self.project is None else f"{name}@{self.project}"
+
+
+def list_connections(home: ConnectHome) -> list[tuple[str, Connector]]:
+    """The connected clients, for the user and in repositories; the last one first.
+
+    Two of them may have changed one file. Taken back in this order, each finds it as it left it.
+    """
+    keys = [key.partition("@") for key in reversed(ChangeLedger(home).list_clients())]
+    places = {folder: Connector(home, Path(folder) if folder else None) for _, _, folder in keys}
+    return [(name, places[folder]) for name, _, folder in keys]

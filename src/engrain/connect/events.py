@@ -25,7 +25,7 @@ _KINDS: Mapping[str, EventKind] = {
     **dict.fromkeys(
         ("PostToolUse", "PostToolUseFailure", "AfterTool", "postToolUse", "postToolUseFailure", "tool"), "tool"
     ),
-    **dict.fromkeys(("Stop", "AfterAgent", "agentStop", "stop", "answer"), "answer"),
+    **dict.fromkeys(("Stop", "AfterAgent", "agentStop", "afterAgentResponse", "answer"), "answer"),
     "SubagentStop": "subagent",
     **dict.fromkeys(("SessionEnd", "sessionEnd"), "end"),
 }  # fmt: skip
@@ -40,6 +40,7 @@ _GEMINI_FRAME = re.compile(
     r"</?untrusted_context>|^Output: |^Process Group PGID: \d+$|^Background PIDs: .*$", re.MULTILINE
 )
 _EXIT = re.compile(r"(?:^Exit [Cc]ode:? |completed with exit code )(\d{1,9})", re.MULTILINE)
+_CURSOR_EXIT = re.compile(r'\A\{"exitCode": ?(\d{1,9})\b')
 _EXIT_LINE = re.compile(r"^(?:Exit [Cc]ode:? \d+\n?|<shellId: \d+ completed with exit code \d+>\n?)", re.MULTILINE)
 MAX_OUTPUT_CHARACTERS = 20_000
 MAX_TRANSCRIPT_BYTES = 1 << 20
@@ -147,7 +148,7 @@ def _find_key(payload: Mapping[str, Any], message: Mapping[str, Any]) -> str:
 
 
 def _read_answer(payload: Mapping[str, Any]) -> tuple[str, str]:
-    known = _first(payload, "last_assistant_message", "prompt_response", "answer")
+    known = _first(payload, "last_assistant_message", "prompt_response", "answer", "text")
     return (known, "") if known else _read_last_answer(_first(payload, "transcriptPath"))
 
 
@@ -185,7 +186,7 @@ def _read_tool(name: str, payload: Mapping[str, Any]) -> tuple[str, str, bool]:
         return "", "", False
     output = _read_output(payload)
     exit_code = payload.get("exit") if isinstance(payload.get("exit"), int) else None
-    if exit_code is None and (match := _EXIT.search(output)):
+    if exit_code is None and (match := _EXIT.search(output) or _CURSOR_EXIT.search(output)):
         exit_code = int(match[1])
     guessed = name.endswith("Failure") or looks_failed(output)
     failed = guessed if exit_code is None else exit_code != 0
@@ -194,7 +195,8 @@ def _read_tool(name: str, payload: Mapping[str, Any]) -> tuple[str, str, bool]:
 
 
 def _read_output(payload: Mapping[str, Any]) -> str:
-    result = payload.get("tool_response", payload.get("toolResult", payload.get("output", payload.get("error", ""))))
+    names = ("tool_response", "toolResult", "tool_output", "output", "error", "error_message")
+    result = next((payload[name] for name in names if name in payload), "")
     if isinstance(result, dict):
         parts = [result.get(name) for name in ("stdout", "stderr", "llmContent", "textResultForLlm", "output")]
         result = "\n".join(part for part in parts if isinstance(part, str) and part)

@@ -61,10 +61,6 @@ class ConnectHome:
         return self.folder / "backups"
 
     @property
-    def pid(self) -> Path:
-        return self.folder / "resident.pid"
-
-    @property
     def off(self) -> Path:
         return self.folder / OFF_FILE
 

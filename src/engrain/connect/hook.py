@@ -28,6 +28,7 @@ WAIT_SECONDS = (0.6, 0.25)
 PAUSE_SECONDS = 30.0
 PATIENCE_VARIABLE = "ENGRAIN_HOOK_PATIENCE"  # a factor for slow machines
 RETRY_SECONDS = 0.02
+COPILOT_VARIABLE = "COPILOT_CLI"
 
 Answer = dict[str, object]
 
@@ -73,11 +74,11 @@ def print_answer(reading: int, child: int, end: float) -> None:
 
 def hand_over(folder: str, client: str, event: str, pipe: int) -> None:
     """Hand the event over and pass the answer on, or put it into the spool."""
-    message = {"client": client, "event": event, "at": time.time(), "build": read_build()}
+    message = {"client": client, "event": event, "at": time.time()}
     signal.alarm(INPUT_SECONDS)
     raw = sys.stdin.buffer.read(MAX_EVENT_BYTES + 1)
     signal.alarm(0)
-    is_off = os.path.exists(os.path.join(folder, OFF_FILE))
+    is_off = os.path.exists(os.path.join(folder, OFF_FILE)) or is_run_by_other(client)
     payload = None if is_off or len(raw) > MAX_EVENT_BYTES else json.loads(raw or b"{}")
     answer: Answer | None = {}
     if isinstance(payload, dict):
@@ -89,6 +90,11 @@ def hand_over(folder: str, client: str, event: str, pipe: int) -> None:
         run("engrain.connect.spool", folder, body)
     else:
         write_all(pipe, json.dumps(answer.get("output") or {}).encode())
+
+
+def is_run_by_other(client: str) -> bool:
+    """True if Copilot runs the hook of another client, which it finds in a repository: its own tells the same."""
+    return client in ("claude", "vscode") and COPILOT_VARIABLE in os.environ
 
 
 def write_all(pipe: int, told: bytes) -> None:
@@ -104,12 +110,6 @@ def read_patience() -> float:
         return float(os.environ.get(PATIENCE_VARIABLE, "1"))
     except ValueError:
         return 1.0
-
-
-def read_build() -> str:
-    """The version of the installed files: a resident process of another version ends after its answer."""
-    about = os.stat(__file__)
-    return f"{about.st_mtime_ns}-{about.st_size}"
 
 
 def deliver(folder: str, body: bytes) -> Answer | None:

@@ -24,6 +24,7 @@ RULE_FILES = (
     ".windsurfrules",
 )
 MAX_RULE_CHARACTERS = 20_000
+RULES_FILE = "rules-file"
 BEGIN, END = "<!-- engrain: begin, written by `engrain rules --write` -->", "<!-- engrain: end -->"
 _BLOCK = re.compile(rf"(?:\r?\n)?{re.escape(BEGIN)}.*?{re.escape(END)}(?:\r?\n)?", re.DOTALL)
 
@@ -42,11 +43,17 @@ def load_rule_files(memory: Memory, repository: Repository) -> list[Path]:
         known = memory.slots.get(slot)
         if not text or (known is not None and known.metadata.get("sha256") == digest):
             continue
-        metadata = {CODING: "rules-file", "path": name, "sha256": digest}
+        metadata = {CODING: RULES_FILE, "path": name, "sha256": digest}
         id = memory.remember(text, slot=slot, source=Source(name, "document"), metadata=metadata, importance=0.8)
         memory.update(id, pinned=True)
         changed.append(path)
     return changed
+
+
+def list_rule_files(memory: Memory) -> list[tuple[str, list[Item]]]:
+    """The files that were read, as a section of its own."""
+    found = memory.list({f"metadata.{CODING}": RULES_FILE}, limit=100)
+    return [("Files with rules, recalled for a prompt", found)] if found else []
 
 
 def write_rule_block(path: Path, items: Sequence[Item]) -> bool:

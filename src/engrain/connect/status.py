@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import selectors
+import shlex
 import shutil
 import subprocess
 import time
@@ -14,9 +15,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from engrain.connect.clients import CLIENTS, HOOK_MARK, Client
-from engrain.connect.connector import Connector
+from engrain.connect.connector import Connector, list_connections
 from engrain.connect.home import HEARD_FILE, ConnectHome, list_switched_off, read_json
-from engrain.connect.service import read_pid
 from engrain.core.validation import count_noun
 from engrain.server.resident import ask, find_place
 
@@ -29,17 +29,37 @@ _REQUESTS = (
 
 @dataclass(frozen=True)
 class ClientState:
-    """The state of one client. `trusted` is None if the client does not ask for trust, or does not answer."""
+    """The state of one client, for the user or in one repository.
+
+    `trusted` is None if the client does not ask for trust, or does not answer.
+    """
 
     client: str
     title: str
-    installed: bool
+    project: str | None
     connected: bool
     complete: bool
     trusted: bool | None
     files: tuple[str, ...]
     last_heard: datetime | None
     advice: str
+
+    def judge(self) -> Finding:
+        name = f"{self.title} in {self.project}" if self.project else self.title
+        heard = self.last_heard
+        when = "never heard" if heard is None else f"last heard {heard.astimezone():%Y-%m-%d %H:%M}"
+        command = f"engrain connect {self.client}"
+        if self.project:
+            command = f"cd {shlex.quote(self.project)} && {command} --project"
+        if not self.connected:
+            return Finding(name, "pass", "not connected", command)
+        if not self.complete:
+            return Finding(name, "fail", f"its settings lack entries of ours; {when}", command)
+        if self.trusted is False:
+            return Finding(name, "fail", f"connected, but its hooks are not trusted; {when}", self.advice)
+        trusted = ", trusted" if self.trusted else ""
+        advice = self.advice if heard is None and not self.trusted else ""
+        return Finding(name, "pass", f"connected{trusted}; {when}", advice)
 
 
 @dataclass(frozen=True)
@@ -72,7 +92,7 @@ class ConnectStatus:
             yield Finding("switch", "warn", "off everywhere: nothing is kept or shown", "engrain connect on")
         for name in self.off_in:
             yield Finding("switch", "warn", f"off in {name}", "engrain connect on --project")
-        yield from (_judge_client(state) for state in self.clients if state.connected)
+        yield from (state.judge() for state in self.clients if state.connected)
 
     def _judge_resident(self) -> Finding:
         name = "resident process"
@@ -83,11 +103,16 @@ class ConnectStatus:
         return Finding(name, "pass", f"running, process {self.resident}")
 
 
-def read_status(home: ConnectHome, connector: Connector, folder: Path) -> ConnectStatus:
+def read_status(home: ConnectHome, folder: Path) -> ConnectStatus:
     """Read the state of everything. Codex is asked for its trust from this folder."""
-    heard, pid = read_json(home.folder / HEARD_FILE), read_pid(home)
-    clients = tuple(_read_client(client, connector, heard.get(client.name), folder) for client in CLIENTS.values())
-    answers = pid is not None and ask(find_place(home.store)) is not None
+    heard, place, own = read_json(home.folder / HEARD_FILE), find_place(home.store), Connector(home)
+    installed = [(client.name, own) for client in own.find_installed() if not own.list_files(client.name)]
+    # A repository may be gone, with the files in it.
+    found = [one for one in list_connections(home) if one[1].project is None or one[1].project.exists()] + installed
+    found.sort(key=lambda one: (str(one[1].project or ""), [*CLIENTS].index(one[0])))
+    clients = [_read_client(CLIENTS[name], connector, heard.get(name), folder) for name, connector in found]
+    pid = place.read_pid()
+    answers = pid is not None and ask(place) is not None
     waiting = len(list(home.spool.glob("*.json")))
     return ConnectStatus(home.store, pid, answers, home.off.exists(), list_switched_off(home), waiting, clients)
 
@@ -98,7 +123,7 @@ def _read_client(client: Client, connector: Connector, heard: float | None, fold
     return ClientState(
         client.name,
         client.title,
-        connector.is_installed(client),
+        str(connector.project) if connector.project else None,
         bool(files),
         complete,
         are_hooks_trusted(HOOK_MARK, folder) if complete and client.name == "codex" else None,
@@ -106,20 +131,6 @@ def _read_client(client: Client, connector: Connector, heard: float | None, fold
         None if heard is None else datetime.fromtimestamp(heard, UTC),
         client.advice,
     )
-
-
-def _judge_client(state: ClientState) -> Finding:
-    heard = state.last_heard
-    when = "never heard" if heard is None else f"last heard {heard.astimezone():%Y-%m-%d %H:%M}"
-    if not state.complete:
-        return Finding(
-            state.title, "fail", f"its settings lack entries of ours; {when}", f"engrain connect {state.client}"
-        )
-    if state.trusted is False:
-        return Finding(state.title, "fail", f"connected, but its hooks are not trusted; {when}", state.advice)
-    trusted = ", trusted" if state.trusted else ""
-    advice = state.advice if heard is None and not state.trusted else ""
-    return Finding(state.title, "pass", f"connected{trusted}; {when}", advice)
 
 
 def are_hooks_trusted(mark: str, folder: Path, command: str = "codex") -> bool | None:

@@ -43,6 +43,7 @@ from engrain.server.openapi import EXPORT_TYPES, build_openapi
 from engrain.server.pool import DEFAULT_QUEUE, DEFAULT_THREADS, HEAVY_QUEUE, HEAVY_THREADS, Batches, VerbPool
 from engrain.server.problems import PROBLEM_TYPE, Problem, to_problem
 from engrain.server.router import Endpoint, Router, build_endpoints
+from engrain.server.serve import answer_lifespan
 from engrain.server.verbs import Caller, Target, export_to_file
 from engrain.server.views import Views
 from engrain.server.voices import bound_voice
@@ -116,7 +117,7 @@ class HttpApi:
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await _answer_lifespan(receive, send)
+            await answer_lifespan(receive, send)
         elif scope["type"] == "http":
             await self._answer(Request(scope, receive), scope, receive, send)
 
@@ -301,14 +302,6 @@ def log_access(method: str, trace: Trace, status: int) -> None:
     """Write the line of a request: nothing of its content, and no name."""
     shown, seconds = method if method in _METHODS else "other", time.perf_counter() - trace.began
     _access_log.info("%s %s %d %.1f ms key=%s", shown, trace.route, status, seconds * 1000, trace.key)
-
-
-async def _answer_lifespan(receive: Receive, send: Send) -> None:
-    while True:
-        message = await receive()
-        await send({"type": f"{message['type']}.complete"})
-        if message["type"] == "lifespan.shutdown":
-            return
 
 
 def _make_problem_response(problem: Problem) -> Response:

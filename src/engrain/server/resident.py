@@ -11,6 +11,7 @@ import http.client
 import json
 import os
 import re
+import signal
 import socket
 import stat
 import subprocess
@@ -18,6 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,6 +68,13 @@ class Place:
             os.close(lock)
         return False
 
+    def read_pid(self) -> int | None:
+        """Return the process that has the socket; None if there is none."""
+        with suppress(OSError):
+            text = lock_path(self.socket).read_text()
+            return int(text) if text.isdigit() and self.is_locked() else None
+        return None
+
 
 def lock_path(path: Path) -> Path:
     return path.with_name(path.name + ".lock")
@@ -113,13 +122,28 @@ def connect(store: str | os.PathLike[str] | None = None, *, idle: int = DEFAULT_
     return RemoteStore.connect(Connection(place.url, revive=lambda: start(place, idle)))
 
 
-def stop(store: str | os.PathLike[str] | None = None, seconds: float = START_SECONDS) -> bool:
-    """Stop the resident process, and wait until it has closed the store. False if there was none."""
+def stop(store: str | os.PathLike[str] | None = None, seconds: float = START_SECONDS, *, kill: bool = False) -> bool:
+    """Stop the resident process, and wait until it has closed the store. False if there was none.
+
+    With `kill` a process that does not answer is ended all the same.
+    """
     place = find_place(store)
+    pid = place.read_pid()
     found = ask(place, "POST") is not None
+    if not found and kill and pid is not None:
+        _signal(pid, signal.SIGTERM, signal.SIGCONT)  # a suspended process acts on a signal when it goes on
     if not _wait(lambda: not place.is_locked(), seconds):
-        raise StoreUnavailable(f"the resident process of {place.location} did not stop within {seconds:g} s.")
-    return found
+        if kill and pid is not None:
+            _signal(pid, signal.SIGKILL)
+        if not kill or not _wait(lambda: not place.is_locked(), seconds):
+            raise StoreUnavailable(f"the resident process of {place.location} did not stop within {seconds:g} s.")
+    return found or pid is not None
+
+
+def _signal(pid: int, *numbers: signal.Signals) -> None:
+    for number in numbers:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def ask(place: Place, method: str = "GET") -> Mapping[str, Any] | None:

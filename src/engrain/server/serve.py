@@ -64,7 +64,8 @@ class Listener:
 class DrainingApp(Protocol):
     """An ASGI application that can be drained."""
 
-    draining: asyncio.Event
+    @property
+    def draining(self) -> asyncio.Event: ...
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
@@ -122,6 +123,15 @@ class ApiServer(uvicorn.Server):
         finally:
             for sig, handler in before.items():
                 signal.signal(sig, handler)
+
+
+async def answer_lifespan(receive: Receive, send: Send) -> None:
+    """Answer for an application that has nothing to open or close."""
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return
 
 
 def listen_tcp(host: str, port: int) -> Listener:
@@ -184,6 +194,8 @@ def _take_lock(path: Path) -> int:
             raise Conflict(f"another server listens on {path}.") from exc
         held = os.fstat(lock)
         if _identify(lock_path(path)) == (held.st_dev, held.st_ino):
+            os.truncate(lock, 0)
+            os.write(lock, str(os.getpid()).encode())
             return lock
         os.close(lock)
 

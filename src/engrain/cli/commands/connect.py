@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from engrain.connect.connector import Connector
 
 ON_OFF = ("on", "off")
+STOP_SECONDS = 5.0  # for the resident process to end by itself
 project_option = click.option("--project", is_flag=True, help="For the repository of this folder alone.")
 print_option = click.option("--print", "show", is_flag=True, help="Show the changes, and make none.")
 
@@ -38,6 +39,7 @@ print_option = click.option("--print", "show", is_flag=True, help="Show the chan
         "engrain connect claude --plugin ~/engrain-plugin",
     ),
     prints="The files that were changed, or with --print the changes. With --status the state of each client.",
+    whole_store=True,
 )
 @click.argument("clients", nargs=-1, metavar="[CLIENT…|on|off]")
 @project_option
@@ -51,8 +53,8 @@ def connect(cli: CommandContext, clients: Sequence[str], project: bool, show: bo
     """Give the coding agents on this machine a memory: local, without a key, without a model call.
 
     CLIENT is claude, codex, gemini, copilot, opencode, cursor or vscode; without one, those that are installed.
-    `off` keeps everything connected, but nothing is kept and nothing shown until `on`. docs/how-to/connect.md says
-    what is kept.
+    `off` keeps everything connected, but nothing is kept and nothing shown until `on`. --store PATH keeps the memory
+    in another file than ~/.local/share/engrain/memory.db. docs/how-to/connect.md says what is kept.
     """
     home = ConnectHome.find()
     if clients and clients[0] in ON_OFF:
@@ -60,7 +62,7 @@ def connect(cli: CommandContext, clients: Sequence[str], project: bool, show: bo
         return
     connector = _make_connector(home, project)
     if status:
-        _print_status(cli, home, connector)
+        _print_status(cli, home)
         return
     if other["plugin"] is not None:
         _write_plugin(cli, home, other["plugin"].absolute())
@@ -70,16 +72,18 @@ def connect(cli: CommandContext, clients: Sequence[str], project: bool, show: bo
         _print_changes(cli, [change for name in names for change in connector.preview(name)])
         return
     if is_typed(click.get_current_context(), "store"):
-        home.prepare().write_state({**home.read_state(), "store": _make_absolute(str(cli.store))})
-        connector = _make_connector(home, project)
+        _choose_store(home, str(cli.store))
     changed = {name: connector.connect(name) for name in names}
-    cli.print_result(_list_paths(changed), lambda: _describe_connected(changed))
+    if any(change.changes for changes in changed.values() for change in changes):
+        _stop_resident(home)  # it may be of another installation
+    cli.print_result(_list_paths(changed), lambda: _describe_connected(changed, project))
 
 
 @memory_command(
     "disconnect",
     examples=("engrain disconnect", "engrain disconnect codex", "engrain disconnect --project --print"),
     prints="The files that were restored, or with --print the changes.",
+    of_agents=True,
 )
 @click.argument("clients", nargs=-1, metavar="[CLIENT…]")
 @project_option
@@ -87,18 +91,26 @@ def connect(cli: CommandContext, clients: Sequence[str], project: bool, show: bo
 def disconnect(cli: CommandContext, clients: Sequence[str], project: bool, show: bool) -> None:
     """Take the memory away from coding agents: every changed file is restored.
 
-    A file that somebody else changed since loses only our entries. The memory itself stays: `engrain erase` removes it.
+    CLIENT is one of `engrain connect`; without one, all that are connected, also in repositories. A file that somebody
+    else changed since loses only our entries. The memory itself stays: `engrain erase` removes it.
     """
+    from engrain.connect.connector import list_connections
+
     home = ConnectHome.find()
     connector = _make_connector(home, project)
-    names = list(clients) or [client.name for client in connector.find_connected()]
-    if not names:
-        raise NotFound("nothing is connected.")
+    found = [(name, connector) for name in clients] or [
+        one for one in list_connections(home) if not project or one[1].project == connector.project
+    ]
+    if not found:
+        raise NotFound(f"nothing is connected{' in this repository' if project else ''}.")
     if show:
-        _print_changes(cli, [change for name in names for change in connector.preview_removal(name)])
+        _print_changes(cli, [change for name, one in found for change in one.preview(name, remove=True)])
         return
-    changed = {name: connector.disconnect(name) for name in names}
-    _stop_if_unused(home)
+    changed: dict[str, list[FileChange]] = {}
+    for name, one in found:
+        changed.setdefault(name, []).extend(one.disconnect(name))
+    if not list_connections(home):
+        _stop_resident(home)
     cli.print_result(_list_paths(changed), lambda: _describe_disconnected(changed))
 
 
@@ -111,8 +123,14 @@ def _make_connector(home: ConnectHome, project: bool) -> Connector:
     return Connector(home, find_repository(Path.cwd()).folder if project else None)
 
 
-def _make_absolute(store: str) -> str:
-    return store if "://" in store else str(Path(store).expanduser().absolute())
+def _choose_store(home: ConnectHome, store: str) -> None:
+    """Keep the memory in another store from now on. ConfigError for one that has no resident process."""
+    from engrain.server.resident import find_place
+
+    _stop_resident(home)
+    location = store if "://" in store else str(Path(store).expanduser().absolute())
+    find_place(location)
+    home.prepare().write_state({**home.read_state(), "store": location})
 
 
 def _choose_installed(connector: Connector, yes: bool) -> list[str]:
@@ -148,13 +166,10 @@ def _write_plugin(cli: CommandContext, home: ConnectHome, folder: Path) -> None:
     cli.print_result([str(path) for path in paths], lambda: ["The plugin is written. Install it:", *install])
 
 
-def _stop_if_unused(home: ConnectHome) -> None:
-    """End the resident process when no client is connected any more."""
-    from engrain.connect.changes import ChangeLedger
-    from engrain.connect.service import stop_resident
+def _stop_resident(home: ConnectHome) -> None:
+    from engrain.server.resident import stop
 
-    if not ChangeLedger(home).list_clients():
-        stop_resident(home)
+    stop(home.store, STOP_SECONDS, kill=True)
 
 
 def _list_paths(changed: dict[str, list[FileChange]]) -> dict[str, list[str]]:
@@ -166,7 +181,7 @@ def _print_changes(cli: CommandContext, changes: Sequence[FileChange]) -> None:
     cli.print_result(value, lambda: [escape(line) for change in changes for line in change.diff()] or ["No change."])
 
 
-def _describe_connected(changed: dict[str, list[FileChange]]) -> Iterator[str]:
+def _describe_connected(changed: dict[str, list[FileChange]], project: bool) -> Iterator[str]:
     from engrain.connect.clients import CLIENTS
 
     for name, changes in changed.items():
@@ -175,6 +190,8 @@ def _describe_connected(changed: dict[str, list[FileChange]]) -> Iterator[str]:
         yield from _list_changed(changes)
         if CLIENTS[name].advice:
             yield dim(f"  {CLIENTS[name].advice}")
+    if project:
+        yield "These files name paths of this machine: keep them out of commits."
     yield "The next session remembers. For those of the past: engrain load --from CLIENT"
 
 
@@ -192,13 +209,11 @@ def _list_changed(changes: Iterable[FileChange]) -> Iterator[str]:
             yield dim(f"  {escape(str(change.path))}{'' if change.after is not None else ' (removed)'}")
 
 
-def _print_status(cli: CommandContext, home: ConnectHome, connector: Connector) -> None:
+def _print_status(cli: CommandContext, home: ConnectHome) -> None:
     from engrain.connect.status import read_status
 
-    status = read_status(home, connector, Path.cwd())
-    value = {**to_plain(status), "findings": list(status.list_findings())}
-    rows = [("store", status.store)]
-    rows += [(one.name, f"{one.why}{f'. {one.fix}' if one.fix else ''}") for one in status.list_findings()]
-    missing = [one for one in status.clients if one.installed and not one.connected]
-    rows += [(one.title, f"not connected. engrain connect {one.client}") for one in missing]
-    cli.print_result(value, lambda: format_table(rows))
+    status = read_status(home, Path.cwd())
+    findings = list(status.list_findings())
+    shown = [*findings, *(one.judge() for one in status.clients if not one.connected)]
+    rows = [("store", status.store), *((one.name, f"{one.why}{f'. {one.fix}' if one.fix else ''}") for one in shown)]
+    cli.print_result({**to_plain(status), "findings": findings}, lambda: format_table(rows))

@@ -94,15 +94,14 @@ def _run_checks(cli: CommandContext, rebuild: bool, about: dict[str, Any]) -> li
 
 def _check_agents() -> list[Finding]:
     """Check the coding agents that `engrain connect` gave a memory; none if there are none."""
-    from engrain.connect.connector import Connector
+    from engrain.connect.connector import list_connections
 
     home = ConnectHome.find()
-    connector = Connector(home)
-    if not connector.find_connected():
+    if not list_connections(home):
         return []
     from engrain.connect.status import read_status
 
-    return list(read_status(home, connector, Path.cwd()).list_findings())
+    return list(read_status(home, Path.cwd()).list_findings())
 
 
 def _format_report(checks: Sequence[CheckResult], about: Mapping[str, Any], agents: Sequence[Finding]) -> Iterator[str]:
@@ -123,7 +122,8 @@ def _format_report(checks: Sequence[CheckResult], about: Mapping[str, Any], agen
         for one in agents:
             mark, colour = MARKS[one.state]
             yield f"  {click.style(mark, fg=colour, bold=True)} {one.name}: {escape(one.why)}."
-            yield from _format_fix(one.fix, "    ") if one.fix else ()
+            if one.fix:
+                yield from _format_fix(one.fix, "    ") if one.state != "pass" else wrap(one.fix, "    ")
     if checks:
         yield ""
     if problems := [f"{check.number} {check.name}" for check in shown if check.state != "pass"]:

@@ -35,6 +35,7 @@ _TITLES = {
     "recap",
     examples=("engrain recap", "engrain recap --days 7"),
     prints="Sessions and prompts of these days, then what was kept from them, newest first.",
+    of_agents=True,
 )
 @click.option("--days", type=click.IntRange(1, MAX_DAYS), default=1, show_default=True, help="How many days back.")
 def recap(cli: CommandContext, days: int) -> None:
@@ -55,12 +56,13 @@ def recap(cli: CommandContext, days: int) -> None:
     "rules",
     examples=(
         "engrain rules",
-        "engrain rules --edit 01J9ZK 'we use pnpm'",
-        "engrain rules --forget 01J9ZK",
+        "engrain rules --edit cr3z39t8 'we use pnpm'",
+        "engrain rules --forget cr3z39t8",
         "engrain rules --read",
         "engrain rules --write AGENTS.md",
     ),
     prints="What a session is told at its start, with ids; or what was changed.",
+    of_agents=True,
 )
 @click.option("--edit", nargs=2, metavar="ID TEXT", help="Replace a text.")
 @click.option("--forget", metavar="ID", help="Remove an item, with the words that it came from.")
@@ -73,8 +75,10 @@ def rules(cli: CommandContext, edit: tuple[str, str] | None, forget: str | None,
     """
     from engrain.connect.blocks import list_rules, list_sections
     from engrain.connect.repository import find_repository
-    from engrain.connect.rule_files import load_rule_files, write_rule_block
+    from engrain.connect.rule_files import list_rule_files, load_rule_files, write_rule_block
 
+    if sum(map(bool, (edit, forget, read, write))) > 1:
+        raise click.UsageError("--edit, --forget, --read and --write stand alone.")
     with _open_memories() as (memory, wishes):
         if read:
             files = [str(path) for path in load_rule_files(memory, find_repository(Path.cwd()))]
@@ -92,7 +96,7 @@ def rules(cli: CommandContext, edit: tuple[str, str] | None, forget: str | None,
             owner.forget(id)
             cli.print_result({"forgotten": id}, lambda: [f"Forgotten: {id}."])
         else:
-            sections = list_sections(memory, wishes)
+            sections = [*list_sections(memory, wishes), *list_rule_files(memory)]
             cli.print_result(dict(sections), lambda: _format_sections(sections) or ["Nothing is known here yet."])
 
 
@@ -155,6 +159,8 @@ def _format_sections(sections: Sequence[tuple[str, Sequence[Item]]]) -> list[str
 
 def _describe_item(item: Item) -> str:
     """The text of an item; an error and its solution in one line."""
+    if path := item.metadata.get("path"):
+        return str(path)
     error, _, solution = item.text.partition("\nResolved: ")
     return f"{_shorten(error.removeprefix('Error: ').splitlines()[0])} → {solution}" if solution else item.text
 

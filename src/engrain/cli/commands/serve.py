@@ -105,7 +105,7 @@ def _make_resident(api: HttpApi, idle: int | None, listener: Listener, cli: Comm
     from engrain.server.resident_server import ResidentApi, ResidentServer
 
     file = cli.find_store_file()
-    return ResidentServer(ResidentApi(api), idle, listener, [file] if file else [])
+    return ResidentServer(ResidentApi(lambda: api), idle, listener, [file] if file else [])
 
 
 def check_listener(access: Access, listener: Listener, host: str) -> None:

@@ -245,12 +245,12 @@ def _load_past(cli: CommandContext, client: str, has_options: bool) -> None:
 
     if has_options:
         raise click.UsageError("--from stands alone: it takes every transcript that the client keeps.")
-    home = ConnectHome.find().prepare()
+    pattern, home = find_pattern(client), ConnectHome.find().prepare()
     with open_store(home) as store, show_progress("Loading", None, cli.json) as progress:
         loaded = load_transcripts(store, home, client, progress)
     read = f"{count_noun(loaded.transcripts, 'transcript')} with {count_noun(loaded.events, 'event')}"
     said = f"{read}; {loaded.unchanged} unchanged since the last load."
-    none = f"No transcript was found: {client} keeps them in ~/{find_pattern(client)}."
+    none = f"No transcript was found: {client} keeps them in ~/{pattern}."
     cli.print_result(loaded, lambda: [said if loaded.transcripts or loaded.unchanged else none])
 
 
