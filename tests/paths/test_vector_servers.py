@@ -1,4 +1,4 @@
-"""A vector server beside the store: what was written is found, whatever happens to the server or to the process."""
+"""A vector server next to the store: what was written is found, whatever happens to the server or to the process."""
 
 from __future__ import annotations
 
