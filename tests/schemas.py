@@ -15,8 +15,9 @@ from servers import postgres
 
 from engrain.stores.postgres import PostgresStore
 
+# Hashed by the server: the lines would be read anew after each test.
 _DESCRIBE = """
-  with relation as (select * from pg_class where relnamespace = to_regnamespace(%(schema)s))
+  with relation as (select * from pg_class where relnamespace = to_regnamespace(%(schema)s)), made (line) as (
   select concat_ws(' ', relname, relkind, relowner, relacl, relrowsecurity, relforcerowsecurity) from relation
   union all select concat_ws(' ', relname, attname, atttypid, attnotnull)
     from pg_attribute join relation on attrelid = relation.oid where attnum > 0
@@ -26,6 +27,7 @@ _DESCRIBE = """
   union all select concat_ws(' ', relname, conname) from pg_constraint join relation on conrelid = relation.oid
   union all select concat_ws(' ', proname, md5(prosrc), proacl)
     from pg_proc where pronamespace = to_regnamespace(%(schema)s)
+  ) select md5(string_agg(line, ' ' order by line)) from made
 """
 _numbers = count()
 _free: list[_Schema] = []
@@ -38,7 +40,7 @@ def empty_schema() -> Iterator[str]:
     yield schema.name
     with _superuser() as connection:
         if _describe(connection, schema.name) == schema.description:
-            _empty_tables(connection, schema)
+            connection.execute(schema.reset)
             _free.append(schema)
         else:
             connection.execute(sql.SQL("drop schema if exists {} cascade").format(sql.Identifier(schema.name)))
@@ -53,13 +55,11 @@ def empty_store(parameters: str = "") -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Schema:
-    """A schema as it was made: what DDL made, the rows that it begins with, and where its sequences stand."""
+    """A schema, a hash of all that DDL made in it, and the statements that bring its rows back to how they were."""
 
     name: str
-    description: set[str]
-    tables: list[str]
-    rows: dict[str, list[tuple[Any, ...]]]
-    sequences: list[tuple[str, int, bool]]
+    description: str
+    reset: bytes
 
 
 @contextmanager
@@ -91,30 +91,34 @@ def _create_schema() -> _Schema:
             (name,),
         ).fetchall()
         tables = connection.execute("select tablename::text from pg_tables where schemaname = %s", (name,)).fetchall()
-        schema = _Schema(name, _describe(connection, name), [table for (table,) in tables], {}, sequences)
-        for table in schema.tables:
-            found = connection.execute(sql.SQL("select * from {}").format(sql.Identifier(table))).fetchall()
-            if found:
-                schema.rows[table] = found
-        return schema
+        rows = {table: connection.execute(_select(table)).fetchall() for (table,) in tables}
+        reset = _write_reset(name, rows, sequences).as_bytes(connection)
+        return _Schema(name, _describe(connection, name), reset)
 
 
-def _describe(connection: psycopg.Connection[Any], schema: str) -> set[str]:
-    """All that DDL makes. A test that changed any of it leaves a schema that nobody else can use."""
-    return {line for (line,) in connection.execute(_DESCRIBE, {"schema": schema}).fetchall()}
+def _select(table: str) -> sql.Composed:
+    return sql.SQL("select * from {}").format(sql.Identifier(table))
 
 
-def _empty_tables(connection: psycopg.Connection[Any], schema: _Schema) -> None:
+def _describe(connection: psycopg.Connection[Any], schema: str) -> str:
+    """A hash of all that DDL makes. A test that changed any of it leaves a schema that nobody else can use."""
+    found = connection.execute(_DESCRIBE, {"schema": schema}).fetchone()
+    return str(found and found[0])
+
+
+def _write_reset(
+    schema: str, rows: dict[str, list[tuple[Any, ...]]], sequences: list[tuple[str, int, bool]]
+) -> sql.Composed:
     # Deleting a few rows is ten times faster than truncating 27 tables. No trigger and no foreign key interferes.
-    connection.execute("set local session_replication_role = replica")
-    connection.execute(sql.SQL("set local search_path = {}").format(sql.Identifier(schema.name)))
     statements: list[sql.Composable] = [
-        sql.SQL("delete from {}").format(sql.Identifier(table)) for table in schema.tables
+        sql.SQL("set local session_replication_role = replica"),
+        sql.SQL("set local search_path = {}").format(sql.Identifier(schema)),
+        *(sql.SQL("delete from {}").format(sql.Identifier(table)) for table in rows),
     ]
-    for table, rows in schema.rows.items():
-        for row in rows:
+    for table, found in rows.items():
+        for row in found:
             values = sql.SQL(", ").join(map(sql.Literal, row))
             statements.append(sql.SQL("insert into {} values ({})").format(sql.Identifier(table), values))
-    for sequence in schema.sequences:
+    for sequence in sequences:
         statements.append(sql.SQL("select setval({}, {}, {})").format(*map(sql.Literal, sequence)))
-    connection.execute(sql.SQL(";").join(statements))
+    return sql.SQL(";").join(statements)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import gc
+import io
 import os
 import re
 import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from contextlib import redirect_stdout
 from importlib import import_module
 from pathlib import Path
 
@@ -30,35 +31,8 @@ COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 # Commands in indented lines, in shell fences and between backticks.
 SHELL = re.compile(r"^(?:    |\$ )(?:\w+=\S+ )*(engrain .*)$|`(engrain [a-z][^`\n]*)`", re.MULTILINE)
 
-# A line of a shell that runs a file of the page. With -u the program is one that dies, in a process of its own.
+# A line of a shell that runs a file of the page, here in this process. With -u it is a program that dies.
 PROGRAM = re.compile(r"python (\w+\.py)((?: (?:\w+|\"[^\"$]*\"))*)")
-
-# One process for all pages, because loading the model takes longer than most of them. A page has a folder of its own,
-# and each block has its own names, as if it stood in a file of its own. A file of the page gets its arguments.
-RUN = """
-import gc, io, json, os, sys, traceback
-answers = sys.stdout
-for line in sys.stdin:
-    folder, blocks, sys.argv = json.loads(line)
-    os.chdir(folder)
-    printed, error = [], ""
-    try:
-        for n, code in enumerate(blocks):
-            sys.stdout = io.StringIO()
-            try:
-                exec(compile(code, f"<block {n}>", "exec"), {"__name__": "__main__"})
-            except SystemExit as end:
-                if not sys.argv[0]:
-                    raise
-                print(end)
-            gc.collect()
-            printed.append(sys.stdout.getvalue())
-    except BaseException:
-        error = traceback.format_exc()
-    for name in [name for name, one in sys.modules.items() if str(getattr(one, "__file__", "")).startswith(folder)]:
-        del sys.modules[name]  # files of the page: another page, or another program, reads its own
-    print(json.dumps([printed, error]), file=answers, flush=True)
-"""
 
 
 def name(page: Path) -> str:
@@ -76,42 +50,36 @@ def with_python(page: Path) -> bool:
     return page.parent.name != "integrations" and "```console" not in text and BLOCK.search(text) is not None
 
 
-@pytest.fixture(scope="module")
-def process() -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-c", RUN]
-    with subprocess.Popen(
-        command, env=environment(), text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as started:
-        yield started
-
-
 @pytest.mark.parametrize("page", list(filter(with_python, PAGES)), ids=name)
 def test_code_blocks_run_one_after_another_and_print_what_is_shown(
-    page: Path, tmp_path: Path, process: subprocess.Popen[str]
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    blocks = BLOCK.findall(page.read_text())
-    printed = run_blocks(process, tmp_path, [code for code, _ in blocks], [""])
-    for (code, shown), actual in zip(blocks, printed, strict=True):
+    monkeypatch.chdir(tmp_path)
+    for code, shown in BLOCK.findall(page.read_text()):
+        printed = run_code(code)
         if shown:
-            assert mask(actual) == mask(shown), code
+            assert mask(printed) == mask(shown), code
 
 
-def run_blocks(process: subprocess.Popen[str], folder: Path, blocks: list[str], argv: list[str]) -> list[str]:
-    """Return what each block prints."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(json.dumps([str(folder), blocks, argv]) + "\n")
-    process.stdin.flush()
-    printed, error = json.loads(process.stdout.readline())
-    assert not error, error
-    return list(printed)
+def run_code(code: str) -> str:
+    """Run a block as a program of its own names, in this process, which has the model; return what it prints."""
+    known = set(sys.modules)
+    with redirect_stdout(io.StringIO()) as printed:
+        try:
+            exec(compile(code, "<block>", "exec"), {"__name__": "__main__"})
+        except SystemExit as end:
+            print(end)  # noqa: T201  # into the captured output
+        gc.collect()
+    for module in set(sys.modules) - known:
+        if str(getattr(sys.modules[module], "__file__", "")).startswith(os.getcwd()):
+            del sys.modules[module]  # a file of the page: another page reads its own
+    return printed.getvalue()
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if "```console" in page.read_text()], ids=name)
-def test_console_blocks_print_what_is_shown(
-    page: Path, tmp_path: Path, process: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_console_blocks_print_what_is_shown(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     for kind, block in CONSOLE.findall(page.read_text()):
         if kind == "python":
             file = FILE.match(block)
@@ -120,8 +88,8 @@ def test_console_blocks_print_what_is_shown(
             continue
         for command, shown in COMMAND.findall(block):
             if program := PROGRAM.fullmatch(command):
-                code = (tmp_path / program[1]).read_text()
-                printed = "".join(run_blocks(process, tmp_path, [code], shlex.split(command)[1:]))
+                monkeypatch.setattr(sys, "argv", shlex.split(command)[1:])
+                printed = run_code((tmp_path / program[1]).read_text())
             else:
                 printed = run_command(command)
             assert mask(printed) == mask(shown), command

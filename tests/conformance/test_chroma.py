@@ -11,9 +11,9 @@ import pytest
 from chroma_server import shared_server
 from engrain_conformance.vectors import check_order
 from fed_kit import FedSuite, HalfFedSuite
+from lazy_classes import ChromaServer
 
 from engrain.core.model.queries import Nearest
-from engrain.stores.vectors.chroma import ChromaServer
 
 
 class Approximate:

@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 from fed_kit import FedSuite, HalfFedSuite
-from qdrant_stub import Stub
-
-from engrain.stores.vectors.qdrant import QdrantServer
+from lazy_classes import QdrantServer, Stub
 
 
 class Local:

@@ -271,7 +271,7 @@ def look(memory: Memory) -> list[Any]:
         sorted((one.successes, one.failures) for one in tallies.values()),
         sorted(Counter(entry.what for entry in memory.store.audit()).items()),
         sorted(hold.reasons for hold in memory.store.holds()),
-        len(memory.session("monday").conversation.window().said),
+        len(memory.session("monday").conversation.window().chat_messages),
         services.journal.event(scope, "parked", "paid"),
     ]
 

@@ -13,18 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-import httpx2
 from engrain_conformance.embedder import HashEmbedder
-from mcp import Client, StdioServerParameters
-from mcp.client.streamable_http import streamable_http_client
+from lazy_classes import Client, MemoryServer, StdioServerParameters, StoreLoader
 
 from engrain import Store
 from engrain.core.http_routes import RIGHTS
 from engrain.core.identity import Scope
-from engrain.mcp.http import McpApi
-from engrain.mcp.memories import OneMemory, StoreLoader
-from engrain.mcp.server import MemoryServer
-from engrain.mcp.tools import TOOLS
 from engrain.server.access import Access, OpenAccess
 from engrain.server.keys import ApiKey, KeyFile, KeyLimits
 from engrain.server.serve import ApiServer, listen_tcp
@@ -66,19 +60,25 @@ async def fail(client: Client, tool: str, **arguments: Any) -> str:
 
 @contextmanager
 def local_server(
-    store: Path | Callable[[], Store], user: str = "ana", tools: tuple[str, ...] = tuple(TOOLS)
+    store: Path | Callable[[], Store], user: str = "ana", tools: tuple[str, ...] | None = None
 ) -> Iterator[MemoryServer]:
     """A server in this process, for a client in this process."""
+    from engrain.mcp.memories import OneMemory
+    from engrain.mcp.tools import TOOLS
+
     open_store = store if callable(store) else lambda: Store(store, embedder=HashEmbedder(), background=False)
     loader = StoreLoader(open_store)
     try:
-        yield MemoryServer(OneMemory(loader, Scope(user=user)), tools)
+        yield MemoryServer(OneMemory(loader, Scope(user=user)), tools or tuple(TOOLS))
     finally:
         loader.close()
 
 
 def http_client(url: str, key: str | None = None, mode: str = MODERN, **headers: str) -> Client:
     """A client that sends a key, and headers in whose names `_` stands for `-`."""
+    import httpx2
+    from mcp.client.streamable_http import streamable_http_client
+
     given = {name.replace("_", "-"): value for name, value in headers.items()}
     if key is not None:
         given["Authorization"] = f"Bearer {key}"
@@ -89,6 +89,9 @@ class HttpServer:
     """A streamable HTTP server in a thread, and its keys."""
 
     def __init__(self, folder: Path, access: Access, read_only: bool) -> None:
+        from engrain.mcp.http import McpApi
+        from engrain.mcp.tools import TOOLS
+
         self.keys = access.keys
         self._loader = StoreLoader(lambda: Store(folder / "store.db", embedder=HashEmbedder(), background=False))
         self._listener = listen_tcp("127.0.0.1", 0)

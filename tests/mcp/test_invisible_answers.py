@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from engrain_conformance.embedder import HashEmbedder
-from mcp import Client
+from lazy_classes import Client
 from mcp_kit import local_server, run
 
 from engrain import Memory, Note, Store

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from mcp import Client
-from mcp.shared.exceptions import MCPError
+from lazy_classes import Client
 from mcp_kit import MODERN, VERSIONS, HttpServer, call, fail, http_client, http_process, http_server, run
 
 from engrain import Memory
@@ -32,6 +31,8 @@ def server(tmp_path: Path) -> Iterator[HttpServer]:
 
 @pytest.mark.parametrize("mode", VERSIONS)
 def test_each_key_has_its_own_memory(server: HttpServer, mode: str) -> None:
+    from mcp.shared.exceptions import MCPError
+
     ana, bob = server.add_key("ana", user="ana"), server.add_key("bob", user="bob")
 
     async def tell(client: Client) -> str:

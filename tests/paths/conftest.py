@@ -21,8 +21,8 @@ from engrain.server.access import OpenAccess
 
 # A memory on a server cannot do these; each has its reason.
 LOCAL_FILES = {
-    **dict.fromkeys(("test_task_care", "test_task_caught", "test_task_desk", "test_task_effects"), "task"),
-    **dict.fromkeys(("test_task_runs", "test_tasks", "test_resumable"), "task"),
+    **dict.fromkeys(("test_task_effects", "test_task_failures", "test_task_leases", "test_task_runs"), "task"),
+    **dict.fromkeys(("test_task_working_memory", "test_tasks", "test_resumable"), "task"),
     **dict.fromkeys(("test_records", "test_indexed_records"), "records"),
 }
 LOCAL_TESTS = {

@@ -448,7 +448,7 @@ def test_a_line_changed_on_both_sides_is_a_conflict_and_neither_text_is_lost(
     edit(folder, "3 am", "5 am")
     edit(folder, "Lima", "Quito")
     done = mirror.sync()
-    assert {(one.text, one.stands) for one in done.conflicts} == {
+    assert {(one.text, one.kept) for one in done.conflicts} == {
         ("The backup runs at 5 am.", "The backup runs at 4 am."),
         ("**user.city**: Quito", "Bonn"),
     }
@@ -473,7 +473,7 @@ def test_a_line_deleted_while_the_memory_changed_it_comes_back_and_is_told(
     edit(folder, "- **user.city**: Lima\n", "")
     memory.remember("Bonn", slot="user.city")
     (one,) = mirror.sync().conflicts
-    assert (one.text, one.stands) == (None, "Bonn")
+    assert (one.text, one.kept) == (None, "Bonn")
     assert "Bonn" in page()
     assert "(deleted)" in (folder / "memory/conflicts.md").read_text()
 

@@ -158,7 +158,9 @@ MIRRORS: dict[str, Attack] = {
     "entities": add_lines("MEMORY.md", "- " + "&#xA;" * 50_000 + "&#x110000;&#55296;&#99999999999999999999;\n"),
     "a state of another version": edit_state(version=2**70),
     "a state whose lines are numbers": edit_state(lines=[1, None, [1, 2], ["a"] * 9, {}]),
-    "a state that knows every line": edit_state(lines=[["a" * 26, "0" * 24, "../outside/notes.md", "stands"]] * 10_000),
+    "a state that knows every line": edit_state(
+        lines=[["a" * 26, "0" * 24, "../outside/notes.md", "written"]] * 10_000
+    ),
     "a state of another round": edit_state(round=-1, ours=["../../outside/notes.md", "/etc/passwd"]),
     "a state of another scope": edit_state(scope="0" * 32),
     "a state of the wrong types": edit_state(scope=[], folder={}, round="x", ours=5),

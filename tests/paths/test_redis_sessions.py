@@ -204,12 +204,12 @@ def test_the_log_answers_while_the_server_is_emptied_or_dead(
         assert shown(memory)[-1] == SECRET
         memory.working.start("Ship the order")
         assert not memory.forget(id).pending
-        assert memory.store.status(memory.scope).background["away"]
+        assert memory.store.status(memory.scope).background["unavailable"]
         mortal.start()
         assert SECRET not in shown(memory)
         assert shown(memory)[-1] == whole[-1]
         memory.working.set_goal("by noon")
-        assert memory.store.status(memory.scope).background["away"] == {}
+        assert memory.store.status(memory.scope).background["unavailable"] == {}
     with opened(path) as memory:
         memory.start_session("monday")
         assert memory.working.goal == "by noon"

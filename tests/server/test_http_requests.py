@@ -21,8 +21,9 @@ from engrain import Memory, Scope
 from engrain.core import errors
 from engrain.server.access import OpenAccess
 from engrain.server.app import ApiOptions
+from engrain.server.json_body import parse_json_body
 from engrain.server.keys import KeyLimits
-from engrain.server.problems import STATUS_OF_ERROR, TITLES, to_problem
+from engrain.server.problems import STATUS_OF_ERROR, TITLES, Problem, to_problem
 
 JSON = {"Content-Type": "application/json"}
 
@@ -133,6 +134,15 @@ def test_a_body_that_cannot_be_used_is_refused_and_nothing_is_written(client: ht
         assert answer.status_code == status, (body[:60], answer.text)
         check_problem(answer, status)
     assert client.get("/v1/items").json() == {"items": []}
+
+
+def test_a_key_that_is_repeated_among_many_is_found_in_linear_time() -> None:
+    keys = [f"k{number}" for number in range(30_000)]
+    body = json.dumps(dict.fromkeys(keys, 0)).encode()[:-1] + f', "{keys[-1]}": 1}}'.encode()
+    began = time.thread_time()
+    with pytest.raises(Problem, match=keys[-1]):
+        parse_json_body(body)
+    assert time.thread_time() - began < 2
 
 
 def test_a_whole_number_may_be_written_with_a_point(client: httpx.Client) -> None:

@@ -34,7 +34,10 @@ def run_schemathesis(folder: Path, *options: str) -> None:
 
 @pytest.mark.skipif(not shutil.which(str(COMMAND)), reason="schemathesis is not installed")
 def test_a_sample_of_requests_finds_nothing(tmp_path: Path) -> None:
-    run_schemathesis(tmp_path, "--phases", "fuzzing", "--max-examples", "1", "--seed", "1")
+    """Of one group of routes; the others have theirs in the long suite."""
+    run_schemathesis(
+        tmp_path, "--phases", "fuzzing", "--max-examples", "1", "--seed", "1", "--include-tag", "Knowledge"
+    )
 
 
 @pytest.mark.slow

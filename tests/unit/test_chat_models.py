@@ -117,7 +117,7 @@ def test_a_loop_of_tools_is_accepted_from_end_to_end(server: WireServer, kind: s
     first = model.reply(ChatRequest(tuple(said), tools=(LOOK,)))
     assert (first.text, first.stop) == ("I look.", "tools")
     assert [(call.name, call.arguments) for call in first.calls] == [("look", {"at": "sky"}), ("look", {"at": "sea"})]
-    said.append(first.said)
+    said.append(first.chat_message)
     said += [ChatMessage("tool", "blue", answers=call.id) for call in first.calls]
     second = model.reply(ChatRequest(tuple(said), tools=(LOOK,)))
     assert (second.text, second.calls, second.stop) == ("Both are blue.", (), "end")
@@ -238,7 +238,7 @@ def test_arguments_are_a_dict_or_marked_as_malformed(
     reply = model.reply(HELLO)
     assert reply.calls == (ToolCall("call_0", "look", arguments, malformed),)
     result = ChatMessage("tool", "That was no JSON object.", answers="call_0", failed=True)
-    assert model.reply(ChatRequest((*HELLO.messages, reply.said, result))).text == "ok"
+    assert model.reply(ChatRequest((*HELLO.messages, reply.chat_message, result))).text == "ok"
     assert server.refused == []
 
 
@@ -248,7 +248,7 @@ def test_calls_without_ids_or_names_can_still_be_answered(server: WireServer) ->
     reply = model.reply(HELLO)
     assert [(call.id, call.name) for call in reply.calls] == [("call_0", "look"), ("call_1", "")]
     results = [ChatMessage("tool", f"result {n}", answers=call.id) for n, call in enumerate(reply.calls)]
-    model.reply(ChatRequest((*HELLO.messages, reply.said, *results)))
+    model.reply(ChatRequest((*HELLO.messages, reply.chat_message, *results)))
     assert [m["content"] for m in server.asked[1].body["messages"] if m["role"] == "tool"] == ["result 0", "result 1"]
     assert server.refused == []
 

@@ -145,7 +145,7 @@ def test_the_same_line_in_another_form_is_the_same() -> None:
 WORDS = ["Ana likes tea.", "Ana likes green tea.", "Bob has a dog.", "The backup runs at 3.", "Quito", "Lima"]
 
 
-def line(number: int, entry: Entry, state: LineState = "stands") -> SyncedLine:
+def line(number: int, entry: Entry, state: LineState = "written") -> SyncedLine:
     return SyncedLine(f"{ID}{number}", hash_entry(entry), MEMORY, state)
 
 
@@ -214,14 +214,14 @@ def test_a_slot_that_the_memory_filled_meanwhile_is_a_clash_not_an_overwrite() -
 
 
 def test_a_line_that_was_being_written_when_the_sync_was_cut_off_is_no_deletion() -> None:
-    assert merge_lines([line(1, TEA, "coming")], [], side({1: TEA})) == []
+    assert merge_lines([line(1, TEA, "writing")], [], side({1: TEA})) == []
 
 
 def test_a_line_that_is_away_stays_away_until_it_comes_back() -> None:
-    away = [line(1, TEA, "away")]
-    assert do(merge_lines(away, [], side({1: TEA}))) == ["hold"]
-    assert do(merge_lines(away, seen(TEA), side({1: TEA}))) == ["keep"]
-    assert do(merge_lines(away, [], side({1: TEA}, {1: None}))) == []
+    deleted = [line(1, TEA, "deleted")]
+    assert do(merge_lines(deleted, [], side({1: TEA}))) == ["hold"]
+    assert do(merge_lines(deleted, seen(TEA), side({1: TEA}))) == ["keep"]
+    assert do(merge_lines(deleted, [], side({1: TEA}, {1: None}))) == []
 
 
 VERSIONS = st.sampled_from([Entry(text) for text in WORDS])
@@ -292,7 +292,7 @@ def test_texts_are_alike_in_any_script() -> None:
 
 
 def test_the_base_round_trips_and_holds_no_text() -> None:
-    base = SyncBase("f", "s").advance([line(1, TEA), line(2, DOG, "away")])
+    base = SyncBase("f", "s").advance([line(1, TEA), line(2, DOG, "deleted")])
     assert read_base(write_base(base)) == base
     assert "tea" not in write_base(base)
     later = base.advance([line(2, DOG)])
@@ -307,7 +307,7 @@ def test_while_files_are_written_it_is_known_what_comes_and_what_goes() -> None:
         SyncBase("f", "s", 2, (line(2, DOG), line(3, CITY))),
     )
     between = before.while_writing(after)
-    assert {one.id[-1]: one.state for one in between.lines} == {"1": "going", "2": "stands", "3": "coming"}
+    assert {one.id[-1]: one.state for one in between.lines} == {"1": "removing", "2": "written", "3": "writing"}
 
 
 def test_days_are_told_by_the_name_of_the_file() -> None:

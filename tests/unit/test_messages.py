@@ -66,7 +66,7 @@ def test_a_message_that_only_calls_reads_as_what_it_calls() -> None:
         'search_flights {"from":"LIM","to":["UIO",null],"n":1.5,"deep":{"é":"日本"}}',
         "now {}",
     ]
-    assert item_to_message(row).said == ChatMessage("assistant", "", (FLIGHTS, ToolCall("2", "now")))
+    assert item_to_message(row).chat_message == ChatMessage("assistant", "", (FLIGHTS, ToolCall("2", "now")))
 
 
 def test_the_words_of_a_call_are_searched_and_forgotten_with_the_text() -> None:
@@ -97,7 +97,7 @@ def test_every_other_message_is_kept_word_for_word(role: str, text: str, speaker
 @pytest.mark.parametrize("text", ["", "  ", "Two flights."])
 def test_a_result_is_given_back_with_its_call_tool_and_failure(text: str) -> None:
     message = Message("tool", text, answers="call_1", tool="search_flights", failed=True)
-    assert again(message).said == ChatMessage("tool", text, answers="call_1", failed=True)
+    assert again(message).chat_message == ChatMessage("tool", text, answers="call_1", failed=True)
     assert again(message).tool == "search_flights"
     assert kept(message).sources == (Source("search_flights", "tool"),)
 
@@ -242,7 +242,7 @@ def test_what_is_not_text_is_noted_and_nothing_around_it_is_lost(block: Any, tex
     assert [message.text for message in found] == ["Before.", f"Look:\n{text}\nNice?", text, f"Look:\n{text}"]
     for form in (to_anthropic, to_openai):
         # What goes out is text in both forms, and comes back as the same.
-        sent = form([message.said for message in found[:3]])
+        sent = form([message.chat_message for message in found[:3]])
         assert [one.text for one in parse_messages(sent)][-1] == text
 
 

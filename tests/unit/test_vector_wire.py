@@ -13,14 +13,12 @@ from chroma_server import shared_server
 from engrain_conformance.drafts import EMBEDDER, MODEL, add, fact, vector_query
 from engrain_conformance.embedder import DIMENSION
 from free_ports import free_port
+from lazy_classes import ChromaServer, QdrantServer, Stub
 from proxy import Proxy
-from qdrant_stub import Stub
 
 from engrain.core.errors import ConfigError, EngrainError, NotFound, StoreUnavailable
 from engrain.stores.sqlite import SqliteStore
-from engrain.stores.vectors.chroma import ChromaServer
 from engrain.stores.vectors.outbox import OutboxVectorIndex
-from engrain.stores.vectors.qdrant import QdrantServer
 
 
 @pytest.fixture

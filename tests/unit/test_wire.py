@@ -320,7 +320,7 @@ def test_what_cannot_be_said_is_a_typed_error(make: Any) -> None:
 
 def test_a_reply_is_the_next_message() -> None:
     call = ToolCall("a", "look")
-    assert ChatReply("I look.", (call,), "tools", "m").said == ChatMessage("assistant", "I look.", (call,))
+    assert ChatReply("I look.", (call,), "tools", "m").chat_message == ChatMessage("assistant", "I look.", (call,))
 
 
 # The rules that the tests above rely on

@@ -266,7 +266,7 @@ class Turn:
             if text and (text == whole or len(text) > len(messages[at].text)):
                 messages[at] = replace(messages[at], text=text)
                 room -= estimate_tokens(text)
-        said = replace(window, messages=tuple(messages)).said
+        said = replace(window, messages=tuple(messages)).chat_messages
         first = len(said) - len(messages)
         for place, attachments in attached.items():
             said[first + place] = replace(said[first + place], attachments=attachments)

@@ -32,7 +32,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(slots=True)
 class Tally:
-    """How many of those tried it was true for. `hits` and `misses` name them."""
+    """Counts the right ones of those tried. `hits` and `misses` name them."""
 
     right: int = 0
     of: int = 0

@@ -94,13 +94,13 @@ class Connection:
             except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as exc:
                 # Nothing was sent: even a write can be repeated.
                 if last or not _pause(attempt, end):
-                    raise self._unavailable(exc) from exc
+                    raise self._build_unavailable(exc) from exc
                 if self.revive is not None:
                     self.revive()
                 continue
             except httpx.TransportError as exc:
                 if last or not request.repeatable or not _pause(attempt, end):
-                    raise self._interrupted(request, exc) from exc
+                    raise self._build_interrupted(request, exc) from exc
                 continue
             retried = _NOT_NOW if request.repeatable else _NOT_STARTED
             if last or answer.status_code not in retried or not _pause(attempt, end, answer.headers):
@@ -120,7 +120,7 @@ class Connection:
                     _read_answer(request, answer)
                 yield StreamedAnswer(answer.headers, answer.iter_bytes())
         except httpx.TransportError as exc:
-            raise self._unavailable(exc) from exc
+            raise self._build_unavailable(exc) from exc
 
     def close(self) -> None:
         with self._lock:
@@ -172,12 +172,12 @@ class Connection:
                 self._client = httpx.Client(transport=transport, limits=limits, verify=verify, trust_env=trust_env)
             return self._client
 
-    def _unavailable(self, exc: Exception) -> StoreUnavailable:
+    def _build_unavailable(self, exc: Exception) -> StoreUnavailable:
         return StoreUnavailable(f"the server at {self.url} does not answer: {exc or type(exc).__name__}.")
 
-    def _interrupted(self, request: WireRequest, exc: Exception) -> StoreUnavailable | OutcomeUnknown:
+    def _build_interrupted(self, request: WireRequest, exc: Exception) -> StoreUnavailable | OutcomeUnknown:
         if request.reads:
-            return self._unavailable(exc)
+            return self._build_unavailable(exc)
         return OutcomeUnknown(
             f"the server at {self.url} did not answer to a write, which may have happened: {type(exc).__name__}. "
             "Repeat it with the same request_id.",

@@ -42,7 +42,7 @@ def read_background_state(workers: Workers) -> dict[str, Any]:
     return {
         **workers.state(),
         "erasures": list_running_erasures(services),
-        "away": {server.where: server.last_error for server in services.servers if server.last_error},
+        "unavailable": {server.where: server.last_error for server in services.servers if server.last_error},
     }
 
 

@@ -37,20 +37,20 @@ MEMORY_FILES = (MEMORY, OVERFLOW)
 class Comparison:
     """Files and memory at one moment. `lines` are those of the last sync, by file.
 
-    `before` are the items of these lines; `stands` are the items that replace them now.
+    `before` are the items of these lines; `current` are the items that replace them now.
     """
 
     pages: Mapping[str, Page]
     lines: Mapping[str, Sequence[SyncedLine]]
     selection: Selection
     before: Mapping[str, Item]
-    stands: Mapping[str, Item | None]
+    current: Mapping[str, Item | None]
 
     @property
     def items(self) -> list[Item]:
         """Return the items that a file shows or should show."""
         logged = (item for day in self.selection.days.values() for item in day.values())
-        found = (*self.selection.facts.values(), *logged, self.selection.soul, *self.stands.values())
+        found = (*self.selection.facts.values(), *logged, self.selection.soul, *self.current.values())
         return [item for item in found if item]
 
     @property
@@ -113,12 +113,12 @@ def map_lines(found: Sequence[MergeDecision], ids: Mapping[FileEntry, str | None
         positions[position] = ids[seen] if applied else None if verdict.do == "drop" else verdict.id
         if verdict.do == "renew":
             fresh.add(position)
-    away = {verdict.id for verdict in found if verdict.do == "hold" and verdict.id}
-    return LineMap(positions, frozenset(fresh), frozenset(away))
+    deleted = {verdict.id for verdict in found if verdict.do == "hold" and verdict.id}
+    return LineMap(positions, frozenset(fresh), frozenset(deleted))
 
 
 def list_hidden_lines(found: Sequence[MergeDecision]) -> list[SyncedLine]:
-    return [replace(verdict.line, state="away") for verdict in found if verdict.do == "hold" and verdict.line]
+    return [replace(verdict.line, state="deleted") for verdict in found if verdict.do == "hold" and verdict.line]
 
 
 def _compare_memory(comparison: Comparison) -> list[MergeDecision]:
@@ -162,7 +162,7 @@ def _judge_log_line(verdict: MergeDecision, comparison: Comparison) -> MergeDeci
     line, seen = verdict.line, verdict.seen
     if line is None or seen is None or verdict.do == "drop":
         return verdict
-    was, now = comparison.before.get(line.id), comparison.stands.get(line.id)
+    was, now = comparison.before.get(line.id), comparison.current.get(line.id)
     if verdict.do == "edit" and was is not None and was.kind != "summary":
         return verdict
     if now is None or now.id not in comparison.selection.day(seen.file):
@@ -193,11 +193,11 @@ def _build_side(
     comparison: Comparison, base: Sequence[SyncedLine], items: Mapping[str, Item], entry: Callable[[Item], Entry]
 ) -> MemorySide:
     ids = [line.id for line in base]
-    stands = {id: comparison.stands.get(id) for id in ids}
-    shown = {**items, **{item.id: item for item in stands.values() if item}}
+    current = {id: comparison.current.get(id) for id in ids}
+    shown = {**items, **{item.id: item for item in current.values() if item}}
     return MemorySide(
         {id: entry(comparison.before[id]) for id in ids if id in comparison.before},
-        {id: item.id if item else None for id, item in stands.items()},
+        {id: item.id if item else None for id, item in current.items()},
         {id: entry(item) for id, item in shown.items()},
     )
 

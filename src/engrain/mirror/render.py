@@ -172,7 +172,7 @@ class LineMap:
 
     ids: Mapping[BlockPosition, str | None]  # None: the block is to be removed
     fresh: frozenset[BlockPosition] = frozenset()  # in a log, only these blocks are written again
-    away: frozenset[str] = frozenset()  # ids of items that are not shown
+    deleted: frozenset[str] = frozenset()  # ids of items whose line a person deleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ def _list_entries(selection: Selection, line_map: LineMap) -> dict[str, Entry]:
     """List the entries to show. Of two items with the same words, such as a relation and a fact, the better one."""
     found: dict[Entry, str] = {}
     for id, item in selection.facts.items():
-        if id not in line_map.away:
+        if id not in line_map.deleted:
             found.setdefault(build_entry(item), id)
     return {id: entry for entry, id in found.items()}
 

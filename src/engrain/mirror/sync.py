@@ -141,8 +141,8 @@ class SyncRound:
         days = {*self._folder.days(), *logged, *selection.days}
         raws = {name: self._folder.read(name) for name in (SOUL, MEMORY, OVERFLOW, CONFLICTS, *sorted(days))}
         pages = {name: Page.of(name, decode_page(name, raw)) for name, raw in raws.items()}
-        before, stands = find_current(self._services, self._scope, [line.id for line in base.lines])
-        return Comparison(pages, base.by_file(), selection, before, stands), raws
+        before, current = find_current(self._services, self._scope, [line.id for line in base.lines])
+        return Comparison(pages, base.by_file(), selection, before, current), raws
 
     def _render_conflicts(self, page: str, clashes: Sequence[SyncConflict]) -> str:
         ids = list_conflict_ids(page)
@@ -156,7 +156,7 @@ class SyncRound:
     ) -> RenderedPages:
         line_map = map_lines(found, result.ids)
         base = [line for lines in comparison.lines.values() for line in lines]
-        logged = {line.id for line in base if line.state in ("stands", "away")}
+        logged = {line.id for line in base if line.state in ("written", "deleted")}
         known = logged | {id for id in line_map.ids.values() if id}
         rendered = [
             render_memory(comparison.pages, comparison.selection, line_map, self._options.budget),
@@ -226,7 +226,7 @@ def _render_soul(comparison: Comparison, line_map: LineMap) -> RenderedPages:
     item, page = comparison.selection.soul, comparison.pages[SOUL]
     if item is not None and item.trust < MIN_SOUL_TRUST:
         return RenderedPages({}, tuple(comparison.lines.get(SOUL, ())))
-    if item is None or item.id in line_map.away:
+    if item is None or item.id in line_map.deleted:
         gone = (SOUL, 0) in line_map.ids and line_map.ids[SOUL, 0] is None
         return RenderedPages({SOUL: "" if gone else page.text})
     entry = build_soul_entry(item)

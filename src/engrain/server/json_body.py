@@ -6,6 +6,8 @@ import json
 import math
 from typing import Any
 
+from engrain.core.errors import InvalidInput
+from engrain.core.formats.strict_json import build_object
 from engrain.server.problems import Problem
 
 MIN_INTEGER, MAX_INTEGER = -(2**63), 2**63 - 1
@@ -26,6 +28,8 @@ def parse_json_body(body: bytes) -> Any:
         raise Problem(400, f"the body is not JSON: {exc.msg} at character {exc.pos}.") from exc
     except RecursionError as exc:
         raise Problem(400, "the body is nested too deeply.") from exc
+    except InvalidInput as exc:
+        raise Problem(400, str(exc)) from exc
     if "\\u0000" in text and _has_nul(value):
         raise Problem(422, "a text holds a NUL character, which no text may have.", "BadText")
     return value
@@ -37,15 +41,6 @@ def _has_nul(value: Any) -> bool:
     if isinstance(value, dict):
         return any("\x00" in name or _has_nul(one) for name, one in value.items())
     return isinstance(value, list) and any(map(_has_nul, value))
-
-
-def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise Problem(400, f"the key {twice!r} is there twice.")
-    return made
 
 
 def _parse_integer(digits: str) -> int:
@@ -66,7 +61,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=_make_object,
+    object_pairs_hook=build_object,
     parse_int=_parse_integer,
     parse_float=_parse_float,
     parse_constant=_refuse_constant,

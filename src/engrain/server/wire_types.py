@@ -28,7 +28,7 @@ def describe_text(limit: int, blank: bool = False) -> dict[str, Any]:
 
 
 def _accept_whole_number(value: Any) -> Any:
-    """In JSON 317.0 is the same number as 317."""
+    """Convert 317.0 to 317: in JSON they are the same number."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

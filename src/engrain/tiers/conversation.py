@@ -122,12 +122,12 @@ class ConversationMemory:
         """Return the window in the form of an API. For Anthropic, `system_for_llm` has the system messages."""
         if format not in ("anthropic", "openai"):
             raise InvalidInput(f'unknown format {format!r}. Known: "anthropic", "openai".')
-        said = self.window().said
+        said = self.window().chat_messages
         return to_anthropic(said) if format == "anthropic" else to_openai(said)
 
     def system_for_llm(self) -> str:
         """Return the system messages of the window as one text; "" if there are none."""
-        return split_system(self.window().said)[0]
+        return split_system(self.window().chat_messages)[0]
 
     def last(self, n: int) -> list[Message]:
         """Return the newest n messages, oldest first."""

@@ -59,7 +59,7 @@ def format_clock(moment: datetime) -> Markup:
 
 
 def format_ago(moment: datetime) -> Markup:
-    """How long ago: "3 h ago"; a date if it is more than a month."""
+    """Write how long ago it was: "3 h ago"; a date if it is more than a month."""
     seconds = (datetime.now(UTC) - moment).total_seconds()
     if seconds < 0 or seconds > 30 * _DAY:
         return format_day(moment)

@@ -146,8 +146,8 @@ class Visit:
             answer.set_cookie(self._flash, text, max_age=30, path="/", httponly=True, samesite="strict")
         return answer
 
-    def changed(self, answer: HTMLResponse, said: str) -> HTMLResponse:
-        """A part of the page after a change, with a message."""
+    def add_notice(self, answer: HTMLResponse, said: str) -> HTMLResponse:
+        """Let the page show a message together with this part of it."""
         answer.headers["hx-trigger"] = json.dumps({"said": {"text": show_plain(said)}})
         return answer
 

@@ -75,7 +75,7 @@ def _format_status(answer: Status) -> list[tuple[str, str]]:
     rows += [("running erasure", _format_erasure(erasure)) for erasure in answer.background.get("erasures") or ()]
     rows += _format_vectors(answer.background.get("vectors") or {}, answer.store["hidden"])
     rows += _format_maintenance(answer.background.get("maintenance") or {})
-    rows += [("not answering", str(why)) for why in (answer.background.get("away") or {}).values()]
+    rows += [("not answering", str(why)) for why in (answer.background.get("unavailable") or {}).values()]
     details = store.pop("details", {})
     return rows + [(name.replace("_", " "), value) for name, value in flatten(details)]
 

@@ -38,10 +38,10 @@ class Window:
     system: str = ""
 
     @property
-    def said(self) -> list[ChatMessage]:
+    def chat_messages(self) -> list[ChatMessage]:
         """The messages to send to a model."""
         system = [ChatMessage("system", self.system)] if self.system else []
-        return [*system, *_summary_messages(self.summary), *(message.said for message in self.messages)]
+        return [*system, *_summary_messages(self.summary), *(message.chat_message for message in self.messages)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -41,11 +41,11 @@ def _count_keys(value: object) -> int:
     return count
 
 
-def build_object(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+def build_object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """Build a JSON object; to be an object_pairs_hook."""
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise InvalidInput(f"the key {key!r:.80} stands twice in one JSON object. Remove one of them.")
-        found[key] = value
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise InvalidInput(f"the key {twice!r:.80} stands twice in one JSON object. Remove one of them.")
     return found

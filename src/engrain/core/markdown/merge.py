@@ -77,12 +77,12 @@ class DamageSigns:
 class MemorySide:
     """The memory's side of the merge.
 
-    `before` has the entry of each line at the last sync. `stands` has the item that is current for it now.
+    `before` has the entry of each line at the last sync. `current` has the item that is current for it now.
     `shown` has the entry of every item on the pages.
     """
 
     before: Mapping[str, Entry]
-    stands: Mapping[str, str | None]
+    current: Mapping[str, str | None]
     shown: Mapping[str, Entry]
 
 
@@ -92,13 +92,13 @@ def merge_lines(base: Sequence[SyncedLine], seen: Sequence[FileEntry], side: Mem
     A dropped entry was the memory's own, and is removed there or shown elsewhere.
     """
     matches = match_lines(base, seen, side)
-    settled = {match.id or side.stands.get(match.line.id if match.line else "") for match in matches if match.seen}
+    settled = {match.id or side.current.get(match.line.id if match.line else "") for match in matches if match.seen}
     slots = {entry.slot: id for id, entry in side.shown.items() if entry.slot is not None}
     known = {line.id for line in base}
     found = [verdict for match in matches if (verdict := _decide(match, side, settled, slots, known)) is not None]
     # Two deleted lines that are one item by now: the item goes, without a conflict.
-    going = {verdict.id for verdict in found if verdict.do == "forget"}
-    return [verdict for verdict in found if verdict.do != "clash" or verdict.id not in going]
+    removed = {verdict.id for verdict in found if verdict.do == "forget"}
+    return [verdict for verdict in found if verdict.do != "clash" or verdict.id not in removed]
 
 
 def match_lines(base: Sequence[SyncedLine], seen: Sequence[FileEntry], side: MemorySide) -> list[LineMatch]:
@@ -107,7 +107,7 @@ def match_lines(base: Sequence[SyncedLine], seen: Sequence[FileEntry], side: Mem
     found += _match_by_item(_unmatched_entries(found, seen), side.shown, taken)
     around = _find_neighbours(base), _find_neighbours(seen)
     # A line that an interrupted sync was about to write may be missing: lines that stood there before match first.
-    for states in (("stands", "going"), ("coming",)):
+    for states in (("written", "removing"), ("writing",)):
         taken = {match.line.id for match in found if match.line}
         lines = [line for line in _unmatched_lines(found, base) if line.state in states and line.id not in taken]
         found += _match_edits(lines, _unmatched_entries(found, seen), around, side)
@@ -121,10 +121,10 @@ def hold_back_deletions(
     """Hold back deletions if there are too many of them, or if a file is empty or truncated."""
     deleted = [verdict.line for verdict in verdicts if verdict.do == "forget" and verdict.line]
     many = len(deleted) > MAX_FEW_DELETIONS and len(deleted) * MAX_DELETED_DIVISOR > sum(
-        line.state == "stands" for line in base
+        line.state == "written" for line in base
     )
     cut = [verdict for verdict in verdicts if _is_truncated(verdict, side, torn)]
-    last = {line.file: line for line in base if line.state == "stands"}
+    last = {line.file: line for line in base if line.state == "written"}
     lost = {line.file for line in deleted if line == last[line.file]} & set(torn.unended)
     doubtful = torn.missing | lost | {verdict.seen.file for verdict in cut if verdict.seen}
     found: list[MergeDecision] = []
@@ -164,7 +164,7 @@ def _decide(
         holder = slots.get(seen.entry.slot) if seen.entry.slot is not None else None
         # The memory has filled this slot since the last sync: both sides are new.
         return MergeDecision("clash" if holder and holder not in known else "add", seen=seen, id=holder)
-    now = side.stands.get(line.id)
+    now = side.current.get(line.id)
     if seen.key == line.key:
         return MergeDecision("drop" if now is None else "keep", line, seen, now)
     if now is None:
@@ -176,12 +176,12 @@ def _decide(
 
 
 def _decide_missing(line: SyncedLine, side: MemorySide, settled: set[str | None]) -> MergeDecision | None:
-    now = side.stands.get(line.id)
-    if now is None or now in settled or line.state in ("going", "coming"):
+    now = side.current.get(line.id)
+    if now is None or now in settled or line.state in ("removing", "writing"):
         return None
     if now == line.id:
-        return MergeDecision("hold" if line.state == "away" else "forget", line, id=now)
-    return None if line.state == "away" else MergeDecision("clash", line, id=now)
+        return MergeDecision("hold" if line.state == "deleted" else "forget", line, id=now)
+    return None if line.state == "deleted" else MergeDecision("clash", line, id=now)
 
 
 def _match_by_key(base: Sequence[SyncedLine], seen: Sequence[FileEntry]) -> list[LineMatch]:

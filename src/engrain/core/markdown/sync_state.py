@@ -21,7 +21,7 @@ MAX_REMEMBERED_LINES = 5_000  # removed by the memory
 _shorten_text = partial(shorten_line, limit=80)
 _LOG_NAME = re.compile(r"memory/(\d{4}-\d\d-\d\d)\.md")
 
-LineState = Literal["stands", "going", "coming", "away"]
+LineState = Literal["written", "removing", "writing", "deleted"]
 Action = Literal["added", "corrected", "changed", "forgotten", "kept out", "confirmed"]
 
 
@@ -38,14 +38,14 @@ def parse_log_day(name: str) -> date | None:
 class SyncedLine:
     """An item's line in a file after the last sync. `key` is the `hash_entry` of its entry.
 
-    A line that is "going" or "coming" was about to be removed or written when a sync was interrupted.
-    A line that is "away" was removed from the file by hand, while its item stays.
+    "removing" and "writing": the line was about to be removed or written when a sync was interrupted.
+    "deleted": a person removed the line from the file, while its item stays.
     """
 
     id: str
     key: str
     file: str
-    state: LineState = "stands"
+    state: LineState = "written"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +69,13 @@ class SyncBase:
 
     def while_writing(self, after: SyncBase) -> SyncBase:
         """Return the base to save while files are written: no line in removal may look deleted by hand."""
-        stays = {*self.lines} & {*after.lines} | {line for line in after.lines if line.state == "away"}
-        coming = [line if line in stays else replace(line, state="coming") for line in after.lines]
-        there = {(line.id, line.key, line.file) for line in coming}
-        going = [replace(line, state="going") for line in self.lines if (line.id, line.key, line.file) not in there]
-        return replace(after, lines=(*going, *coming))
+        stays = {*self.lines} & {*after.lines} | {line for line in after.lines if line.state == "deleted"}
+        writing = [line if line in stays else replace(line, state="writing") for line in after.lines]
+        there = {(line.id, line.key, line.file) for line in writing}
+        removing = [
+            replace(line, state="removing") for line in self.lines if (line.id, line.key, line.file) not in there
+        ]
+        return replace(after, lines=(*removing, *writing))
 
     def advance(self, lines: Iterable[SyncedLine], by_hand: Iterable[SyncedLine] = ()) -> SyncBase:
         """Return the base after a sync that left these lines. Lines in `by_hand` were removed by people."""
@@ -144,17 +146,17 @@ class AppliedLine:
 class SyncConflict:
     """A line that was changed by hand, or deleted if `text` is None, while the memory changed it too.
 
-    The memory keeps its version, item `id`. The other version is in memory/conflicts.md.
+    The memory keeps its version, the text `kept` of item `id`. The other version is in memory/conflicts.md.
     """
 
     file: str
     id: str
     text: str | None
-    stands: str
+    kept: str
 
     def __str__(self) -> str:
         yours = "deleted" if self.text is None else f'"{_shorten_text(self.text)}"'
-        ours = _shorten_text(self.stands)
+        ours = _shorten_text(self.kept)
         return f'conflict in {self.file}: yours is {yours}, the memory keeps "{ours}" (see {CONFLICTS})'
 
 

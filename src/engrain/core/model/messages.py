@@ -152,7 +152,7 @@ class ChatReply:
     tokens_out: int = 0
 
     @property
-    def said(self) -> ChatMessage:
+    def chat_message(self) -> ChatMessage:
         """The reply as the next message of the conversation."""
         return ChatMessage("assistant", self.text, self.calls)
 
@@ -224,7 +224,8 @@ class Message:
     number: int | None = None
 
     @property
-    def said(self) -> ChatMessage:
+    def chat_message(self) -> ChatMessage:
+        """The message as a model gets it."""
         return ChatMessage(self.role, self.text, self.calls, self.answers, self.failed)  # type: ignore[arg-type]
 
 

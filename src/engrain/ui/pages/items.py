@@ -135,7 +135,7 @@ def _show_again(visit: Visit, said: str) -> Response:
     # Beside the timeline its row changes, too.
     beside = bool(visit.find_current("timeline"))
     answer = visit.fragment("_item.html", peek=visit.value("peek") == "1", row=beside, **_load(visit))
-    return visit.changed(answer, said)
+    return visit.add_notice(answer, said)
 
 
 def _own_metadata(item: Item) -> Mapping[str, Any]:

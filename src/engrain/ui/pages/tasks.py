@@ -104,7 +104,7 @@ def _load(visit: Visit) -> dict[str, Any]:
 
 
 def _find_range(found: Timeline, now: datetime) -> tuple[datetime, datetime]:
-    """From the first step to the last; a task that sleeps for days would push all its steps into one corner."""
+    """Return the times of the first and the last step: beside days of sleep no step could be told from another."""
     begun = [step.began_at for step in found.steps] or [found.task.started_at]
     over = [step.ended_at or step.began_at for step in found.steps] or [now]
     return min(begun), max(*over, *begun) if len(over) + len(begun) > 1 else max(over)

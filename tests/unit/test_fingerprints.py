@@ -1,4 +1,4 @@
-"""Texts are found in bytes by prints of them, and nothing else is."""
+"""Texts are found in bytes by their fingerprints, and nothing else is."""
 
 from __future__ import annotations
 

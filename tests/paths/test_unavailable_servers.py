@@ -86,12 +86,12 @@ def test_recall_answers_without_its_recent_context_and_says_so(tmp_path: Path, r
         assert "Recent context" not in str(found)
         assert [one.part for one in found.degraded] == ["recent context"]
         assert f"127.0.0.1:{redis_process.port}?timeout=3 did not answer in" in found.degraded[0].why
-        assert memory.store.status(memory.scope).background["away"]
+        assert memory.store.status(memory.scope).background["unavailable"]
         redis_process.start()
         found = memory.recall(ASKED, n=1, min_relevance=0.0)
         assert found.degraded == ()
         assert "Recent context" in str(found)
-        assert memory.store.status(memory.scope).background["away"] == {}
+        assert memory.store.status(memory.scope).background["unavailable"] == {}
 
 
 def test_what_is_said_while_redis_is_away_is_kept_without_its_episode(tmp_path: Path, redis_process: Server) -> None:
@@ -126,7 +126,7 @@ def test_doctor_and_status_show_a_redis_that_is_away(tmp_path: Path, redis_proce
         report, code = command(path, "doctor")
         assert (states(report["findings"])["stores"], code) == ("fail", 1)
         told, _ = command(path, "status")
-        assert f"127.0.0.1:{redis_process.port}" in str(told["background"]["away"])
+        assert f"127.0.0.1:{redis_process.port}" in str(told["background"]["unavailable"])
         answer, code = command(path, "recall", "tea")
         assert (answer["degraded"][0]["part"], code) == ("recent context", 0)
         printed = CliRunner().invoke(root, ["recall", "tea", "--store", str(path)]).stdout

@@ -1,4 +1,4 @@
-"""A folder in step with its memory is not read again until one of them changes, and no change is ever missed."""
+"""A folder that matches its memory is not read again until one of them changes, and no change is ever missed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which two texts say the same: hiding one of them must never hide what only it says."""
+"""Two texts are near duplicates only if hiding one of them hides nothing that only it says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A vector server beside the store: what was written is found, whatever happens to the server or to the process."""
+"""A vector server next to the store: what was written is found, whatever happens to the server or to the process."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from engrain_conformance.embedder import DIMENSION, HashEmbedder
 from examples import for_each
 from fed_kit import feed_all
 from free_ports import free_port
+from lazy_classes import ChromaServer, QdrantServer
 
 from engrain import Memory
 from engrain.cli.main import root
@@ -40,9 +41,7 @@ from engrain.core.model.queries import FOREVER, VectorPoint, VectorQuery
 from engrain.maintenance import vector_sync
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.vectors import outbox
-from engrain.stores.vectors.chroma import ChromaServer
 from engrain.stores.vectors.outbox import OutboxVectorIndex
-from engrain.stores.vectors.qdrant import QdrantServer
 
 HERE = Path(__file__).parent
 

@@ -1,4 +1,4 @@
-"""Promises of durable tasks: a failure that the program went on from is not tried again."""
+"""Promises of durable tasks: a failure that the program handled is not tried again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In a large scope an index names the nearest: it finds what comparing all finds, and says that it named them."""
+"""In a large scope an index finds the nearest vectors, as comparing all does, and the answer says so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Others go on while a memory is exported."""
+"""Other programs keep working while a memory is exported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A durable task is the one at hand in working memory, and its state travels with it."""
+"""A durable task is the current task of working memory, whose state is stored with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Care for a whole store: every memory has its turn, one that fails keeps no other from it, and the plan is exact."""
+"""Maintenance of a whole store: every memory has its turn, a failing one stops no other, and the plan is exact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What recall rendered is not taken for the speaker's own words."""
+"""Text that recall rendered is not taken for the speaker's own words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A restore or a replay beside others: another restore, an erasure meanwhile, files that only look like ours."""
+"""A restore or a replay at the same time as another restore or an erasure, and next to files that look like ours."""
 
 from __future__ import annotations
 

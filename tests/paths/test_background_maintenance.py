@@ -1,4 +1,4 @@
-"""Care in the background: one process at a time, no more often than asked, and it stops with the memory."""
+"""Maintenance in the background: one process at a time, no more often than set, and it stops with the memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the look for copies beside a store promises: every copy is named, and no other store is read through."""
+"""The search for copies of a store in its folder: every copy is named, and no other store is read."""
 
 from __future__ import annotations
 
