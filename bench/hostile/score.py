@@ -57,7 +57,7 @@ def score(rows: Sequence[Mapping[str, Any]], store: Store) -> Score:
         facts = [item.text for item in found if item and item.kind == "fact"]
         keeps = row.get("keeps", ())
         if not row["id"].startswith(ORDINARY):
-            others = [fact for fact in facts if not any(is_kept(words, [fact]) for words in keeps)]
+            others = [fact for fact in facts if not any(fact in words or is_kept(words, [fact]) for words in keeps)]
             after = read_slots(memory)
             changed = [text for slot, text in after.items() if before.get(slot) != text and text in others]
             gone = [slot for slot in before if slot not in after and not row.get("forgets")]

@@ -1,6 +1,6 @@
 """Train the model that tells whose words the parts of a message are, and write its weights into the package.
 
-    python bench/hostile/train_whose_words.py            scores each author with weights of the others, then writes
+    python bench/hostile/train_whose_words.py            scores authors with weights of others, then writes
     python bench/hostile/train_whose_words.py --check    only scores
 
 `whose_texts.py` reads and mixes the texts. Set-aside files are never read. Needs numpy alone.
@@ -13,15 +13,16 @@ import os
 import sys
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from multiprocessing import get_context
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small matrices: several threads take more time than one
 
 import click
 import numpy as np
-from whose_texts import AUTHORS, OWN, UNKNOWN, Text, hash_pastes, read_texts
+from whose_texts import FOLDS, OWN, UNKNOWN, Text, hash_texts, read_texts
 
 from engrain.ingest import whose_words
 from engrain.ingest.whose_words import (
@@ -35,12 +36,12 @@ from engrain.ingest.whose_words import (
     scale_words,
     score_parts,
 )
-from engrain.providers.local import LocalEmbedder
+from engrain.providers.local import local_embedder
 
 OUT = whose_words.find_weights()
 COMPONENTS, HIDDEN, MEMBERS, EPOCHS, BATCH = 96, 32, 3, 10, 128
 RATE, DECAY, DROPPED_INPUT, DROPPED_HIDDEN = 4e-3, 0.05, 0.25, 0.4
-BASIS_ROWS, FOLDS = 8_000, 5
+BASIS_ROWS = 8_000
 # How much a part of a text of each kind counts: of others, own.
 SHARES = {
     "paste": (2.5, 3.0),
@@ -74,42 +75,52 @@ class Row:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes that read texts")
     options = parser.parse_args()
-    rows = list(read_rows(read_texts()))
+    rows = read_rows(read_texts(), options.jobs)
     mean, axes = find_basis(rows)
     for row in rows:
         row.inputs = join_inputs((row.states - mean) @ axes, row.vector, row.shape)
     click.echo(f"{len(rows):,} texts, {sum(len(row.words) for row in rows):,} parts")
     scores: dict[str, list[float]] = defaultdict(list)
-    for number, author in enumerate(AUTHORS):
-        known = [row for row in rows if row.text.author != author and not is_set_aside(row, number)]
-        weights = train(known)
-        found = score_rows([row for row in rows if row.text.author == author or is_set_aside(row, number)], weights)
+    for number in range(len(FOLDS)):
+        aside = [is_set_aside(row.text, number) for row in rows]
+        weights = train([row for row, one in zip(rows, aside, strict=True) if not one])
+        found = score_rows([row for row, one in zip(rows, aside, strict=True) if one], weights)
         for name, some in found.items():
             scores[name] += some
-        click.echo(f"{author}: {describe_scores(found)}")
+        click.echo(f"{', '.join(FOLDS[number])}: {describe_scores(found)}")
     click.echo(f"all: {describe_scores(scores)}")
     if not options.check:
         made = train(rows) | {"mean": mean, "axes": axes}
         small = {name: np.asarray(value, np.float16) for name, value in made.items()}
-        np.savez_compressed(OUT, **small, data=np.array(hash_pastes()))
+        np.savez_compressed(OUT, **small, data=np.array(hash_texts()))
         click.echo(f"wrote {OUT.name}: {OUT.stat().st_size:,} bytes")
 
 
-def read_rows(texts: Sequence[Text]) -> Iterator[Row]:
-    embedder = LocalEmbedder()
-    for text in texts:
-        passed = embedder.read_text(embedder.windows(text.text)[0])
-        parts = [one for one in text.parts if one.end <= len(passed.text)]
-        if parts:
-            pooled = passed.pool_spans([(one.start, one.end) for one in parts])
-            shape = describe_parts(text.text, text.shown, parts)
-            yield Row(text, pooled, passed.vector, shape, hash_parts(text.shown, parts))
+def read_rows(texts: Sequence[Text], jobs: int) -> list[Row]:
+    """Read each text alone, in several processes: the rows do not depend on their number."""
+    with get_context("spawn").Pool(jobs) as pool:
+        read = pool.imap(read_row, texts, chunksize=50)
+        return [Row(text, *found) for text, found in zip(texts, read, strict=True) if found]
 
 
-def is_set_aside(row: Row, number: int) -> bool:
-    """Tell if a row is of a person who is not trained on together with the authors of pastes but one."""
-    return row.text.kind in ("plain", "joined") and zlib.crc32(row.text.author.encode()) % FOLDS == number % FOLDS
+def read_row(text: Text) -> tuple[Matrix, Matrix, Matrix, list[list[int]]] | None:
+    embedder = local_embedder()
+    passed = embedder.read_text(embedder.windows(text.text)[0])
+    parts = [one for one in text.parts if one.end <= len(passed.text)]
+    if not parts:
+        return None
+    pooled = passed.pool_spans([(one.start, one.end) for one in parts])
+    shape = describe_parts(text.text, text.shown, parts)
+    return pooled, passed.vector, shape, hash_parts(text.shown, parts)
+
+
+def is_set_aside(text: Text, number: int) -> bool:
+    """Tell if a text is of a fold: of its authors of pastes, or of a share of the people."""
+    if text.kind in ("plain", "joined"):
+        return zlib.crc32(text.author.encode()) % len(FOLDS) == number
+    return text.author in FOLDS[number]
 
 
 def find_basis(rows: Sequence[Row]) -> tuple[Matrix, Matrix]:

@@ -44,7 +44,7 @@ def test_by_the_rules_alone_no_pasted_text_forgets_anything_and_few_fill_a_slot(
     pasted = [*rows(own=False), *rows_of_another_author(own=False)]
     assert len(pasted) == 535
     assert [row["id"] for row in pasted if forgets(row["text"])] == []
-    undetected = ["frame-053", "frame-094", "frame-099", "frame-157"]
+    undetected = ["frame-053", "frame-094"]
     assert [row["id"] for row in pasted if filled(row["text"])] == undetected
     assert sum(bool(kept(row["text"])) for row in pasted) <= 12
 
@@ -161,6 +161,22 @@ def test_a_title_or_a_question_about_a_text_leaves_no_statement(text: str) -> No
 )
 def test_a_request_about_life_leaves_its_statement_sure(text: str) -> None:
     assert [one.slot for one in find_statements(text) if isinstance(one, Statement)] == ["user.city"]
+
+
+@for_each(
+    "text",
+    [
+        'My late husband\'s sister sent this and I cannot make out the tone: "I am well. I have given up the car."',
+        "My bank's automated message reads: \"I'm Cora. I've forgotten your device.\" But I never asked!",
+    ],
+)
+def test_words_that_only_introduce_a_text_are_no_statement(text: str) -> None:
+    assert kept(text) == []
+
+
+def test_a_statement_behind_a_label_of_others_is_theirs() -> None:
+    assert find_statements("Mi abuela lo dejó escrito en la tapa del misal: Nací en Lugo.") == []
+    assert filled("Some facts about me: I live in Minsk.") == ["user.city"]
 
 
 def test_several_requests_to_forget_are_doubtful() -> None:

@@ -28,9 +28,9 @@ def test_weights_name_the_data_they_were_made_from(name: str, monkeypatch: pytes
         assert str(read["data"]) == expected, f"run the script that makes {name}"
 
 
-def test_weights_of_whose_words_name_the_pastes_they_were_made_from(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_of_whose_words_name_the_texts_they_were_made_from(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(HOSTILE))
-    from whose_texts import hash_pastes  # type: ignore[import-not-found]
+    from whose_texts import hash_texts  # type: ignore[import-not-found]
 
     with np.load(find_weights(), allow_pickle=False) as read:
-        assert str(read["data"]) == hash_pastes(), "run bench/hostile/train_whose_words.py"
+        assert str(read["data"]) == hash_texts(), "run bench/hostile/train_whose_words.py"

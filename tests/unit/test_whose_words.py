@@ -11,7 +11,15 @@ from engrain.core.model.items import ForgetRequest, Statement
 from engrain.core.text.passages import Sentence
 from engrain.ingest.gate import find_statements
 from engrain.ingest.sentence_model import Verdict, judge_sentences
-from engrain.ingest.whose_words import MIN_OWN, MIN_PLAIN, MIN_SURE, OwnChances, judge_speakers, split_parts
+from engrain.ingest.whose_words import (
+    MIN_ALL_SURE,
+    MIN_OWN,
+    MIN_PLAIN,
+    MIN_SURE,
+    OwnChances,
+    judge_speakers,
+    split_parts,
+)
 from engrain.providers.local import local_embedder
 
 
@@ -89,20 +97,40 @@ def give(own: float, others: float) -> OwnChances:
 
 
 @pytest.mark.parametrize(
-    ("own", "others", "slots"),
+    ("own", "others", "levels"),
     [
-        (MIN_SURE, 0.0, ["user.city"]),
-        (MIN_OWN, 0.0, [None]),
+        (MIN_SURE, 0.0, ["doubtful"]),
+        (MIN_OWN, 0.0, ["doubtful"]),
         (MIN_OWN - 0.01, 0.0, []),
-        (MIN_OWN, MIN_OWN, [None, "user.city"]),
-        (MIN_PLAIN, MIN_OWN, [None, "user.city"]),
+        (MIN_PLAIN, MIN_OWN, ["doubtful", "spares slots"]),
+        (MIN_OWN, 1.0, ["spares slots", "spares slots"]),
+        (1.0, MIN_ALL_SURE - 0.01, ["spares slots", "spares slots"]),
+        (MIN_ALL_SURE, MIN_ALL_SURE, ["sure", "user.city"]),
     ],
 )
-def test_a_slot_beside_the_words_of_others_needs_a_sure_part(
-    own: float, others: float, slots: list[str | None]
-) -> None:
+def test_only_a_message_that_is_surely_the_speakers_sets_a_slot(own: float, others: float, levels: list[str]) -> None:
     found = find_statements("I live in Oslo. I live in Minsk", (), None, lambda _text, _shown: give(own, others))
+    assert [
+        one.slot or ("doubtful" if one.doubtful else "spares slots" if one.spares_slots else "sure")
+        for one in found
+        if isinstance(one, Statement)
+    ] == levels
+
+
+@pytest.mark.parametrize(("chance", "slots"), [(MIN_SURE, ["user.city"]), (MIN_SURE - 0.01, [None])])
+def test_a_message_of_one_part_needs_less_to_set_a_slot(chance: float, slots: list[str | None]) -> None:
+    text = "I live in Minsk"
+    found = find_statements(text, (), None, lambda _text, _shown: OwnChances(split_parts(text), [chance], len(text)))
     assert [one.slot for one in found] == slots
+
+
+def test_a_message_that_was_read_in_part_sets_no_slot() -> None:
+    text = "I live in Minsk. " + "I walk to work and my dog comes along. " * 3
+    parts = split_parts(text)
+    for end, slot in ((len(text), "user.city"), (40, None)):
+        chances = OwnChances(parts, [1.0] * len(parts), end)
+        first, *_ = find_statements(text, (), None, lambda _text, _shown, chances=chances: chances)
+        assert first.slot == slot
 
 
 def test_a_request_to_forget_beside_the_words_of_others_is_doubtful() -> None:

@@ -48,6 +48,10 @@ class FoundChange:
         """Return the change with what it ends as only earlier."""
         return replace(self, ended=(), earlier=(*self.ended, *self.earlier), chance=0.0)
 
+    def spare_slots(self) -> FoundChange:
+        """Return the change that ends no value of a slot."""
+        return self.only_mark() if any(item.slot for item in self.ended) else self
+
 
 NO_CHANGE = FoundChange()
 # A sentence that the gate alone would not keep is kept if it ends something known this surely, or if it adds to

@@ -16,7 +16,7 @@ from engrain.core.secrets.personal import contains_secret
 from engrain.core.text.passages import Clause, Sentence, Span, split_clauses, split_sentences, trim_span
 from engrain.ingest.clause_rules import find_topic_slot, fits_slot, match_fact, match_right_value, skip_lead
 from engrain.ingest.sentence_model import Verdict, has_topic, is_fragment, join_fragments, split_by_subject
-from engrain.ingest.whose_words import OwnChances
+from engrain.ingest.whose_words import MIN_OWN, MIN_SURE, OwnChances
 
 # Only the two ends of a long message are read: the middle is mostly pasted text.
 HEAD_CHARACTERS, TAIL_CHARACTERS = 4_000, 2_000
@@ -29,7 +29,10 @@ _IMPORTANCE = {"explicit": 0.8, "identity": 0.8, "instruction": 0.8, "preference
 _DEFAULT_IMPORTANCE = 0.6
 _CUT = "\n\n"  # between the two ends of a long message
 _WORD = re.compile(r"[\w'-]+")
-_COLON = re.compile(r"\w:\s")
+_COLON = re.compile(r"\w ?:\s")
+_SENTENCE_END = re.compile(r"[.!?\n]\s*(?=\w)")
+_MAX_LABEL_WORDS = 3
+_ABOUT_SPEAKER = re.compile(r"\b(?:me|us|myself|mir|mich|uns|moi|nous|mí)$")
 _OWN_LETTER = re.compile(rf"[^\W{HIDDEN_LETTER}]")  # not in quotation marks
 
 Found = Statement | ForgetRequest
@@ -256,21 +259,44 @@ class _MessageReader:
         end = self._find_serious_end()
         weigh = self._weigh_by_rules()
         own: list[Found] = []
+        all_own = self._is_all_own()
         for one in self.found:
             weight = weigh(one.start, one.end)
-            if self.chances is not None:
-                sure = self.chances.is_sure(one.start, one.end, mixed=self.signed or weight > 0)
-                # Beside the words of others a statement without a slot ends no other fact.
-                weight = int(not sure or (self.signed and one.slot is None))
-            if one.end > end or _OWN_LETTER.search(self.shown, one.start, one.end) is None:
+            spares = not all_own or weight > 0
+            if self.chances is None:
+                weight += self._is_labelled(one.start) * (own_words.MAX_DOUBT + 1)
+            else:
+                least = MIN_SURE if weight else MIN_OWN
+                weight = int(self.signed or self.chances.find_chance(one.start, one.end) < least)
+            if one.end > end or self._introduces_text(one) or not _OWN_LETTER.search(self.shown, one.start, one.end):
                 weight = own_words.MAX_DOUBT + 1
             if isinstance(one, ForgetRequest):
                 introduced = _COLON.search(self.shown, 0, one.start) is not None  # by somebody, or something
                 own.append(replace(one, doubtful=doubtful or self.mixed or introduced or weight > 0))
             elif weight <= own_words.MAX_DOUBT:
-                titled = self.titled and self.chances is None
-                own.append(replace(one, slot=None, replaces=None, doubtful=weight > 0) if weight or titled else one)
+                kept = replace(one, slot=None, replaces=None, doubtful=weight > 0, spares_slots=True) if spares else one
+                own.append(kept)
         return own
+
+    def _introduces_text(self, one: Found) -> bool:
+        """Tell if words only say where a text is from: "my aunt sent this", "the bank's message reads: …"."""
+        if cue("sourced").match(self.shown, one.start, one.end):
+            return True
+        said = self.shown[one.start : one.end + 1]
+        return said.endswith(":") and cue("colon").search(said) is not None
+
+    def _is_labelled(self, start: int) -> bool:
+        """Tell if a statement stands behind a label of others: "Mon voisin a affiché : …", not "About me: …"."""
+        colons = [match.start() for match in _COLON.finditer(self.shown, 0, start)]
+        label = _SENTENCE_END.split(self.shown[: colons[-1] + 1])[-1] if colons else ""
+        own = cue("own_label").search(label) or cue("subject").match(label.lstrip()) or _ABOUT_SPEAKER.search(label)
+        return len(label.split()) > _MAX_LABEL_WORDS and own is None
+
+    def _is_all_own(self) -> bool:
+        """Tell if all of the message is so surely its speaker's that it may set and end the values of slots."""
+        if self.titled or self.signed:
+            return False
+        return self.chances is None or self.chances.is_sure(len(self.text.rstrip()))
 
     def _weigh_by_rules(self) -> Callable[[int, int], int]:
         """Return the doubt about a span, by the rules alone."""

@@ -232,7 +232,7 @@ def _read_stored(found: Found, utterance: Utterance, finder: ChangeFinder, vecto
         read = vectors.read_span(utterance.message.text, (found.start, found.end))
         change = finder.find(utterance.quote(found), read, found.slot, utterance.speaker)
         # A doubtful statement may be of a text that somebody else wrote: it ends nothing.
-        change = change.only_mark() if found.doubtful else change
+        change = change.only_mark() if found.doubtful else change.spare_slots() if found.spares_slots else change
     query = WordQuery(tuple(dict.fromkeys(extract_terms(reads.words))), scope, reads.where, limit=MAX_LIKELY_FACTS)
     hits = services.words.best(query).hits if query.terms else ()
     likely = items.get_many(scope, [hit.id for hit in hits]) if hits else []

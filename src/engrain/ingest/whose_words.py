@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 BUCKETS = 16_384  # of hashed words
 WEIGHTS = "whose_words.npz"
 MAX_PARTS = 60
-# From the first chance a statement is kept in a message without a sign of the words of others, and from the second it
-# fills a slot. In a message with such a sign it is kept from the second, and fills a slot from the third.
-MIN_PLAIN, MIN_OWN, MIN_SURE = 0.2, 0.5, 0.9
+# A statement is kept from the first chance in a message without a sign of the words of others, and from the second in
+# one with such a sign. A message sets slots only if it has no sign and its one part reaches the third, or each of its
+# several parts the fourth: where several parts speak, one may be the frame of the others.
+MIN_PLAIN, MIN_OWN, MIN_SURE, MIN_ALL_SURE = 0.2, 0.5, 0.9, 0.95
 _WORDS_SCALE, _VECTOR_SCALE, _SHAPE_SCALE = 3.0, 6.0, 1.0
 _CONTEXT_CHARACTERS = 160
 # Within a sentence: a colon, an arrow, or the end of a quotation.
@@ -68,19 +69,26 @@ class OwnChances:
         return min(self.chances, default=1.0) < MIN_PLAIN
 
     def list_others(self, length: int, *, mixed: bool) -> list[Span]:
-        """Return the parts of others in a text of that length.
+        """Return the parts of others in a text of that length, each with the marks and quotations behind it.
 
         `mixed`: the message has a sign of the words of others. Then what was not read is of others as well.
         """
         least = MIN_OWN if mixed else MIN_PLAIN
-        others = [(one.start, one.end) for one, own in zip(self.parts, self.chances, strict=True) if own < least]
+        # Marks that stayed would join the sentences around them: "I live in Ghent. … : …".
+        ends = [*(one.start for one in self.parts[1:]), self.end]
+        judged = zip(self.parts, ends, self.chances, strict=False)
+        others = [(part.start, end) for part, end, own in judged if own < least]
         return [*others, (self.end, length)] if mixed else others
 
-    def is_sure(self, start: int, end: int, *, mixed: bool) -> bool:
-        """Tell if a statement is so surely the speaker's that it may fill a slot."""
+    def is_sure(self, length: int) -> bool:
+        """Tell if a text of that length was read to its end, and all of it is surely the speaker's."""
+        least = MIN_SURE if len(self.parts) == 1 else MIN_ALL_SURE
+        return self.end >= length and min(self.chances, default=1.0) >= least
+
+    def find_chance(self, start: int, end: int) -> float:
+        """Return the chance of the least probable part of a span."""
         inside = (one.start < end and start < one.end for one in self.parts)
-        own = min((chance for chance, found in zip(self.chances, inside, strict=True) if found), default=1.0)
-        return own >= (MIN_SURE if mixed else MIN_OWN)
+        return min((chance for chance, found in zip(self.chances, inside, strict=True) if found), default=1.0)
 
 
 def judge_speakers(read: TextStates, shown: str, weights: Weights | None = None) -> OwnChances:

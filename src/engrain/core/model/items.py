@@ -359,7 +359,8 @@ class Statement:
 
     `slot` names the value that the statement sets, if any. `explicit`: the speaker asked to remember it.
     `replaces` are words of an earlier statement that no longer hold ("tea instead of coffee": coffee).
-    A `doubtful` statement may be somebody else's: it fills no slot and replaces nothing.
+    A `doubtful` statement may be somebody else's: it fills no slot and replaces nothing. One that `spares_slots` is the
+    speaker's, but not so surely that it may set or end the value of a slot.
     """
 
     start: int
@@ -369,6 +370,7 @@ class Statement:
     explicit: bool = False
     replaces: str | None = None
     doubtful: bool = False
+    spares_slots: bool = False
 
 
 @dataclass(frozen=True, slots=True)
