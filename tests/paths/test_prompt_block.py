@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from engrain_conformance.embedder import HashEmbedder
 
-from engrain import Memory
+from engrain import Memory, Source
 from engrain.core.tokens import estimate_tokens
 from engrain.ingest import analyze
 from engrain.ingest.sentence_model import Verdict
@@ -40,6 +40,19 @@ def test_a_wish_without_a_word_of_command_is_in_the_section_of_wishes(memory: Me
     assert block.count("bullet points") == 1
 
 
+@pytest.mark.parametrize(
+    ("said", "wished"),
+    [
+        ("From now on our meeting with Harms is on Tuesdays.", False),
+        ("From now on I work from home on Fridays.", False),
+        ("From now on answer in Spanish.", True),
+    ],
+)
+def test_a_statement_of_something_that_begins_now_is_no_wish(memory: Memory, said: str, wished: bool) -> None:
+    memory.remember(said, source=Source(kind="user"))
+    assert (WISHES in memory.prompt("Plan a dinner", history=False)) is wished
+
+
 def test_recall_has_the_profile_only_where_it_bears_on_the_question(memory: Memory) -> None:
     talk(memory, "I'm allergic to peanuts.", "I live in Quito.")
     assert "peanuts" in str(memory.recall("Suggest a menu for dinner"))
@@ -68,6 +81,14 @@ def test_the_budget_holds_for_the_whole_prompt(memory: Memory) -> None:
         block = memory.prompt("Where is box 7?", budget=budget, history=False)
         assert estimate_tokens(block) <= budget
     assert "Spanish" in memory.prompt("Where is box 7?", budget=200, history=False)
+
+
+def test_a_small_budget_keeps_what_bears_on_the_request(memory: Memory) -> None:
+    talk(memory, "Always give me metric units.", "I'm allergic to sesame.", "I live in Quito.", "My name is Ana.")
+    block = memory.prompt("Plan a dinner for six", budget=120, history=False)
+    assert "metric units" in block
+    assert "sesame" in block
+    assert estimate_tokens(block) <= 120
 
 
 def test_recent_context_is_recent_and_bears_on_the_question(tmp_path: Path) -> None:

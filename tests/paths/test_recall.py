@@ -224,6 +224,17 @@ def test_a_memory_of_several_languages_keeps_quiet_in_each(memory: Memory) -> No
     assert sum(quiet for _, quiet in found.values()) >= 40, found
 
 
+def test_a_general_question_needs_a_clearer_match_than_one_to_the_memory() -> None:
+    with Memory("reference://", user="ana") as memory:
+        memory.remember_many(
+            ["the boiler's a Worcester and it leaks when it's windy", "I play the fiddle in a ceilidh band",
+             "the mortgage is fixed until 2028", "I knit hats for the lifeboat crew"]
+        )  # fmt: skip
+        assert not memory.recall("How do I cast on for a scarf?")
+        for own in ("What's wrong with our heating?", "Which instrument do I play?", "What do I make out of wool?"):
+            assert memory.recall(own)
+
+
 def test_one_fact_of_another_language_does_not_answer_everything(memory: Memory) -> None:
     memory.remember("Peter ist allergisch gegen Nüsse.")
     assert memory.recall("Wogegen ist Peter allergisch?")

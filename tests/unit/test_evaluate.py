@@ -73,6 +73,16 @@ def test_a_new_memory_knows_nothing_of_the_one_before(tmp_path: Path) -> None:
         ("{", InvalidInput, "is not JSON"),
         ("[]", InvalidInput, "a record is an object"),
         ('{"type": "session", "id": "1"}', InvalidInput, "has no message"),
+        (
+            '{"type": "message", "text": "I moved.", "keeps": [{"text": "I moved", "replaces": "city"}]}',
+            InvalidInput,
+            "line 1: '0.0' replaces 'city', which no message before keeps",
+        ),
+        (
+            '{"type": "message", "text": "Forget it.", "forgets": ["city"]}',
+            InvalidInput,
+            "line 1: the message forgets 'city', which no message before keeps",
+        ),
     ],
 )
 def test_a_broken_script_names_the_line(tmp_path: Path, line: str, error: type[EngrainError], said: str) -> None:

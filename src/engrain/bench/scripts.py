@@ -82,6 +82,7 @@ Step = Begin | ScriptMessage | ScriptQuestion | Lines
 def read_script(path: Path) -> list[Step]:
     """Read and check a script. InvalidInput names the line."""
     steps: list[Step] = []
+    known: set[str] = set()  # ids of what was said so far, in the memory that is played
     for number, line in enumerate(read_plain_text(path, MAX_SCRIPT_BYTES).splitlines(), 1):
         if not line.strip():
             continue
@@ -94,10 +95,27 @@ def read_script(path: Path) -> list[Step]:
             raise InvalidInput(f"{where} is not JSON: {exc}.") from exc
         if not isinstance(record, dict):
             raise InvalidInput(f'{where}: a record is an object, such as {{"type": "message", …}}.')
-        steps += _parse_record(_Record(record, where), len(steps))
+        for step in _parse_record(_Record(record, where), len(steps)):
+            _check_references(step, known, where)
+            steps.append(step)
     if not any(isinstance(step, ScriptMessage) for step in steps):
         raise InvalidInput(f"{path} has no message. See: engrain evaluate --help.")
     return steps
+
+
+def _check_references(step: Step, known: set[str], where: str) -> None:
+    """Refuse a reference to something that nobody said before: a misspelt id would not be scored."""
+    if isinstance(step, Begin):
+        known.clear()
+    if not isinstance(step, ScriptMessage):
+        return
+    for one in step.keeps:
+        if one.replaces is not None and one.replaces not in known:
+            raise InvalidInput(f"{where}: {one.id!r} replaces {one.replaces!r}, which no message before keeps.")
+        known.add(one.id)
+    for id in step.forgets:
+        if id not in known:
+            raise InvalidInput(f"{where}: the message forgets {id!r}, which no message before keeps.")
 
 
 class _Record:

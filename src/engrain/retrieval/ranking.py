@@ -45,6 +45,7 @@ class Collected:
     candidates: Candidates
     vector: Matrix | None = None  # of the question
     background: float = 0.0  # cosine of the question to any text of its language
+    generality: float = 0.0  # from 0 to 1, how far the question asks for general knowledge
 
     def list_arms(self, row: int) -> tuple[str, ...]:
         """Return the arms that found a candidate; one that none found is a neighbour of another."""
@@ -69,6 +70,7 @@ class CandidateTable:
     reply: Ints  # `next` if it is another speaker's
     passage_count: int
     background: float = 0.0  # meaning that every text of this language has for the question
+    generality: float = 0.0
 
     def __len__(self) -> int:
         return len(self.items.ids)
@@ -87,7 +89,7 @@ def fuse(
     meaning = np.where(np.isnan(meaning), WORDS_AS_MEANING * unnamed, meaning)
     return CandidateTable(
         found.items, speaker, meaning, words, cover, unnamed, before, passage, previous, following, replies_to, reply,
-        found.words.passages, _scale_background(collected.background, model),
+        found.words.passages, _scale_background(collected.background, model), collected.generality,
     )  # fmt: skip
 
 
@@ -225,6 +227,7 @@ SMALL_MEMORY_SLACK = 0.6  # how far behind the best match others count like it, 
 NAMED_SPEAKER_BONUS = 0.5
 # A question, a remark of the assistant or somebody's pasted text seldom answers: it needs a clearer match.
 SELDOM_ANSWERS = -1.0
+GENERAL_QUESTION = -1.0  # the same for all texts, if a question asks for general knowledge; not in far languages
 FAR_LANGUAGE_LIFT = 0.7  # of a turn, where the background takes away most of the meaning
 # "I live in Quito" as a fact is Bob's alone, while a turn of Bob's may be about the one who is named.
 OTHER_SPEAKER_FACT_FACTOR = 2.8
@@ -344,6 +347,8 @@ def _estimate_relevance(
     slack *= min(max(CLEAR_MATCH - float(own.max()), 0.0), 1.0)
     logit = own + np.minimum(behind, slack) + np.minimum(lift, np.where(is_turn, MAX_TURN_LIFT, fact_lift))
     logit += FAR_LANGUAGE_LIFT * is_turn if table.background else 0.0
+    applying = np.minimum(features["instruction"] + features["preference"], 1)
+    logit += GENERAL_QUESTION * table.generality * (1 - applying) if not table.background else 0.0
     # The clearer the match, the less the kind of the text says.
     logit += SELDOM_ANSWERS * _count_seldom_kinds(table, question) * (1 - _squash(logit))
     return _squash(logit)

@@ -33,6 +33,7 @@ from engrain.retrieval.candidates import (
     search_with_server,
 )
 from engrain.retrieval.current import find_later, is_outdated_by_any, put_current_first
+from engrain.retrieval.general_questions import measure_generality
 from engrain.retrieval.query import Question, parse_query
 from engrain.retrieval.ranking import Collected, Matrix, Ranking, fuse, rank
 from engrain.retrieval.rerank import rerank
@@ -131,10 +132,11 @@ def _rank_scope(number: int, scope: Scope, request: RecallRequest, services: Ser
     question = parse_query(request.query, speakers, request.now)
     vector = embed_question(question, services)
     found = _collect(build_query(question, vector, scope, request, services), services)
-    background = 0.0
+    background = generality = 0.0
     if vector is not None:
         background = measure_background(vector, question.language, found, services.embedder)
-    collected = Collected(found, vector, background)
+        generality = measure_generality(vector, question, services.embedder.model.key)
+    collected = Collected(found, vector, background, generality)
     table = fuse(collected, question, services.embedder.model, speakers)
     ranking = rank(table, question, request.now.timestamp())
     degraded: tuple[Degraded, ...] = ()
