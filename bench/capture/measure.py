@@ -28,6 +28,7 @@ CHANGES = {
     "third": ("changes-third",),
     "fourth": ("changes-fourth",),
     "blind-2": ("blind-2/changes-blind-2",),
+    "fifth": ("changes-fifth",),
 }
 DEV = "personas"
 # The sets of two further authors, scored once and then used for training: each is one group.
@@ -147,11 +148,8 @@ def read_blind(name: str) -> Iterator[Message]:
 
 def read_other_sets() -> Iterator[Message]:
     """Yield the texts of dev sets that were made to measure something else, but tell what lasts."""
-    for record in (one for name in ("dev", "more") for one in read_lines(HERE / f"changes-{name}.jsonl")):
-        for text, value in (("first", "old_value"), ("later", "new_value")):
-            if text in record:
-                spans = find_spans(record[text], [(record[value], "fact")])
-                yield Message(choose_group("changes", record["id"]), "changes", record[text], spans)
+    for author, names in CHANGES.items():
+        yield from read_changes(author, names)
     for record in (one for name in ("dev", "more") for one in read_lines(HERE / f"forget-{name}.jsonl")):
         for message in record.get("messages", ()):
             if message["id"] in record["targets"]:
@@ -173,6 +171,17 @@ def read_other_sets() -> Iterator[Message]:
     for record in read_lines(HERE.parent / "hostile" / "pastes-dev.jsonl"):
         if record["id"].startswith(("paste", "frame")) and not record["keeps"]:
             yield Message(choose_group("pastes", record["id"]), "pastes", record["text"], (), default="quoted")
+
+
+def read_changes(author: str, names: Sequence[str]) -> Iterator[Message]:
+    """Yield each statement of an author's changes once. All are worth keeping, whether both hold or not."""
+    group = author if author in (BLIND, BLIND_2) else f"changes {author}"
+    known: set[str] = set()
+    for record in (one for name in names for one in read_lines(HERE / f"{name}.jsonl") if "first" in one):
+        for text, value in ((record["first"], record["old_value"]), (record["later"], record["new_value"])):
+            if text not in known:
+                known.add(text)
+                yield Message(group, "changes", text, find_spans(text, [(value, "fact")]))
 
 
 # The files of requests to forget, by author.
@@ -199,7 +208,8 @@ def hash_files(*more: Sequence[str]) -> str:
         *(HERE / "personas" / "dev").glob("*.jsonl"),
         *(HERE / "blind").glob("persona-*.jsonl"),
         HERE / "blind" / "sentences-blind.jsonl",
-        *(HERE / f"{name}-{part}.jsonl" for name in ("changes", "forget") for part in ("dev", "more")),
+        *(HERE / f"forget-{part}.jsonl" for part in ("dev", "more")),
+        *(HERE / f"{name}.jsonl" for names in CHANGES.values() for name in names),
         *(HERE / f"{name}-dev.jsonl" for name in ("sentences", "coding-events")),
         *(HERE / "floor" / f"{name}.jsonl" for name in ("codebase", "household", "project")),
         *(TEST_FILES / f"{name}.jsonl" for name in ("gate-dev", "gate-sentences")),

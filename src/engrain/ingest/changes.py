@@ -90,15 +90,13 @@ def judge_known(new: Said, state: Matrix, known: Sequence[Said]) -> list[Chances
     powers = np.exp(np.clip(rows @ weights["same"] + weights["same_bias"], -30, 30))
     same = powers / (1 + powers.sum())
     own = state @ weights["state"] + weights["ended_bias"]
-    ended = 1 / (1 + np.exp(-np.clip(rows[:, :PAIR_FEATURES] @ weights["ended"] + own, -30, 30)))
+    # The last feature, how many are compared, tells nothing of whether both can hold.
+    ended = 1 / (1 + np.exp(-np.clip(rows[:, :-1] @ weights["ended"] + own, -30, 30)))
     return [Chances(float(one), float(two)) for one, two in zip(same, ended, strict=True)]
 
 
-PAIR_FEATURES = 45  # of `compare`: those that tell if both statements can hold. Aspects only tell the matter.
-
-
 def compare(new: Said, old: Said, known: int) -> Matrix:
-    """Return the features of a pair: signs, then the aspects that both have. `known` statements are compared."""
+    """Return the features of a pair: signs, the aspects that both have, and how many `known` ones are compared."""
     import numpy as np
 
     signs = find_signs(new.text)
@@ -119,11 +117,11 @@ def compare(new: Said, old: Said, known: int) -> Matrix:
         float(new.slot is not None and old.slot is not None and new.slot != old.slot),
         float(new.slot is not None and new.slot == old.slot),
     ]  # fmt: skip
-    matter = [aspect, aspect * cosine, cue * aspect, flags["scoped"] * aspect, math.log(known) / 2]
+    matter = [aspect, aspect * cosine, cue * aspect, flags["scoped"] * aspect]
     # One can have one city, but several pets. What comes beside something, or of somebody else, says nothing of that.
     alone = (1 - conflict) * (1 - besides)
     row = [*pair, *flags.values(), *match.values(), *matter]
-    return np.concatenate([row, 2 * alone * common]).astype(np.float32)
+    return np.concatenate([row, 2 * alone * common, [math.log(known) / 2]]).astype(np.float32)
 
 
 def _compare_matter(new: Cues, old: Cues) -> dict[str, float]:
