@@ -33,7 +33,7 @@ def _fit_forked(value: Any) -> Any:
 
 
 class KeptStates:
-    """The local embedder, with the states of texts that the file holds. They are the embedder's own, to the last bit."""
+    """The local embedder, with the states of the texts in a file: its own, to the last bit."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._embedder, self._path = LocalEmbedder(), path

@@ -44,7 +44,7 @@ MIN_PRECISION, MAX_BROKEN = 0.97, 1 / 40
 # Below this score a statement of the rules is wrong more often than right: 9 right and 31 wrong of people not seen.
 LEAST = 0.25
 # From this score a statement is part of the profile.
-SURE = 0.84
+SURE = 0.9
 COMPONENTS, HIDDEN, MEMBERS, EPOCHS, BATCH = 256, 48, 3, 10, 256
 RATE, DECAY, DROPPED_INPUT, DROPPED_HIDDEN, KIND_SHARE = 4e-3, 0.05, 0.2, 0.5, 0.3
 

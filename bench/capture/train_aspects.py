@@ -265,7 +265,7 @@ def build_choices(sets: Sets, basis: Basis) -> Iterator[Choice]:
         author: str, title: str, new: Unit, known: Sequence[Unit], same: Unit | None, weight: float, ends: bool = False
     ) -> Choice:
         near = sorted(known, key=lambda one: -float(new.vector @ one.vector))[:CANDIDATES]
-        rows = np.stack([compare(read(new), read(one), len(near)) for one in near])
+        rows = compare(read(new), [read(one) for one in near])
         place = next((place for place, one in enumerate(near) if one is same), -1)
         return Choice(author, title, rows, basis.project(new.state), place, ends, weight)
 

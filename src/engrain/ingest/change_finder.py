@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from engrain.core.errors import StoreUnavailable
 from engrain.core.identity import Scope
@@ -84,12 +84,14 @@ class ChangeFinder:
         own = (item for item in known if item.kind == "fact" and item.metadata.get(SPEAKER_KEY) == speaker)
         return [item for item in own if item.relation and excludes(relation, item.relation)]
 
-    def is_change(self, message: str, span: Span, vectors: MessageVectors) -> bool:
-        """Tell if a sentence that the gate would not keep should be kept because of what is known already."""
+    def judge_change(self, message: str, span: Span, vectors: MessageVectors) -> Literal["ends", "adds"] | None:
+        """Tell what a sentence that the gate would not keep does to what is known, if it should be kept for that."""
         text = message[slice(*span)]
         found = self.find(text, vectors.read_span(message, span))
+        if found.chance >= MIN_CHANCE_TO_KEEP:
+            return "ends"
         adds = not {"added", "beside"}.isdisjoint(find_signs(text)) and found.likeness >= MIN_LIKENESS
-        return found.chance >= MIN_CHANCE_TO_KEEP or adds
+        return "adds" if adds else None
 
     def _find(self, text: str, read: ReadSpan, slot: str | None, speaker: str | None) -> FoundChange:
         new = read_statement(text, read.vector, slot)

@@ -86,7 +86,7 @@ def judge_known(new: Said, state: Matrix, known: Sequence[Said]) -> list[Chances
     if not known:
         return []
     weights = load_weights()
-    rows = np.stack([compare(new, one, len(known)) for one in known])
+    rows = compare(new, known)
     powers = np.exp(np.clip(rows @ weights["same"] + weights["same_bias"], -30, 30))
     same = powers / (1 + powers.sum())
     own = state @ weights["state"] + weights["ended_bias"]
@@ -95,15 +95,29 @@ def judge_known(new: Said, state: Matrix, known: Sequence[Said]) -> list[Chances
     return [Chances(float(one), float(two)) for one, two in zip(same, ended, strict=True)]
 
 
-def compare(new: Said, old: Said, known: int) -> Matrix:
-    """Return the features of a pair: signs, the aspects that both have, and how many `known` ones are compared."""
+def compare(new: Said, known: Sequence[Said]) -> Matrix:
+    """Return a row of features for each known statement: signs, the aspects that both have, how many are compared."""
     import numpy as np
 
     signs = find_signs(new.text)
-    common = np.sqrt(new.aspects * old.aspects)
-    match = _compare_matter(new.cues, old.cues)
-    cosine, aspect = float(new.vector @ old.vector), float(common.sum())
     flags = {name: float(name in signs) for name in (*SIGNS, "refers")}
+    cosines = (np.stack([one.vector for one in known]) @ new.vector).tolist()
+    common = np.sqrt(np.stack([one.aspects for one in known]) * new.aspects)
+    pairs = zip(known, cosines, common.sum(1).tolist(), strict=True)
+    rows = [_compare_pair(new, old, flags, cosine, aspect) for old, cosine, aspect in pairs]
+    alone = [[2 * one] for _, one in rows]
+    count = np.full((len(known), 1), math.log(len(known)) / 2)
+    return np.hstack([[row for row, _ in rows], alone * common, count]).astype(np.float32)
+
+
+def _compare_pair(
+    new: Said, old: Said, flags: dict[str, float], cosine: float, aspect: float
+) -> tuple[list[float], float]:
+    """Return the features of a pair, and how much its common aspects count.
+
+    One can have one city, but several pets. What comes beside something, or of somebody else, says nothing of that.
+    """
+    match = _compare_matter(new.cues, old.cues)
     cue = max(flags["ended"], flags["changed"])
     besides = max(flags["added"], flags["beside"], flags["passing"], flags["tentative"])
     touched, conflict = max(match["names"], match["terms"]), match["conflict"]
@@ -118,10 +132,7 @@ def compare(new: Said, old: Said, known: int) -> Matrix:
         float(new.slot is not None and new.slot == old.slot),
     ]  # fmt: skip
     matter = [aspect, aspect * cosine, cue * aspect, flags["scoped"] * aspect]
-    # One can have one city, but several pets. What comes beside something, or of somebody else, says nothing of that.
-    alone = (1 - conflict) * (1 - besides)
-    row = [*pair, *flags.values(), *match.values(), *matter]
-    return np.concatenate([row, 2 * alone * common, [math.log(known) / 2]]).astype(np.float32)
+    return [*pair, *flags.values(), *match.values(), *matter], (1 - conflict) * (1 - besides)
 
 
 def _compare_matter(new: Cues, old: Cues) -> dict[str, float]:
