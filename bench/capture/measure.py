@@ -148,8 +148,7 @@ def read_blind(name: str) -> Iterator[Message]:
 
 def read_other_sets() -> Iterator[Message]:
     """Yield the texts of dev sets that were made to measure something else, but tell what lasts."""
-    for author, names in CHANGES.items():
-        yield from read_changes(author, names)
+    yield from read_changes(("changes-dev", "changes-more"))
     for record in (one for name in ("dev", "more") for one in read_lines(HERE / f"forget-{name}.jsonl")):
         for message in record.get("messages", ()):
             if message["id"] in record["targets"]:
@@ -173,15 +172,16 @@ def read_other_sets() -> Iterator[Message]:
             yield Message(choose_group("pastes", record["id"]), "pastes", record["text"], (), default="quoted")
 
 
-def read_changes(author: str, names: Sequence[str]) -> Iterator[Message]:
-    """Yield each statement of an author's changes once. All are worth keeping, whether both hold or not."""
-    group = author if author in (BLIND, BLIND_2) else f"changes {author}"
-    known: set[str] = set()
+def read_changes(names: Sequence[str]) -> Iterator[Message]:
+    """Yield both statements of each change: all are worth keeping.
+
+    Not of all authors: with 3,000 more of them the model keeps more of everything. At the same share of false facts it
+    kept less of two authors' chats.
+    """
     for record in (one for name in names for one in read_lines(HERE / f"{name}.jsonl") if "first" in one):
         for text, value in ((record["first"], record["old_value"]), (record["later"], record["new_value"])):
-            if text not in known:
-                known.add(text)
-                yield Message(group, "changes", text, find_spans(text, [(value, "fact")]))
+            spans = find_spans(text, [(value, "fact")])
+            yield Message(choose_group("changes", record["id"]), "changes", text, spans)
 
 
 # The files of requests to forget, by author.
@@ -208,8 +208,7 @@ def hash_files(*more: Sequence[str]) -> str:
         *(HERE / "personas" / "dev").glob("*.jsonl"),
         *(HERE / "blind").glob("persona-*.jsonl"),
         HERE / "blind" / "sentences-blind.jsonl",
-        *(HERE / f"forget-{part}.jsonl" for part in ("dev", "more")),
-        *(HERE / f"{name}.jsonl" for names in CHANGES.values() for name in names),
+        *(HERE / f"{name}-{part}.jsonl" for name in ("changes", "forget") for part in ("dev", "more")),
         *(HERE / f"{name}-dev.jsonl" for name in ("sentences", "coding-events")),
         *(HERE / "floor" / f"{name}.jsonl" for name in ("codebase", "household", "project")),
         *(TEST_FILES / f"{name}.jsonl" for name in ("gate-dev", "gate-sentences")),

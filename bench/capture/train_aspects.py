@@ -44,6 +44,8 @@ BACKGROUND, CANDIDATES, LEAST_FACTS, DRAWS = 30, MAX_CANDIDATES, 30, 2
 ALONE, PEOPLE = "alone", "people, both"
 SMALL_MEMORIES = (1, 2, 4, CANDIDATES)
 WEIGHT_NO_CHANGE, MIN_LIKENESS = 0.5, 0.35
+# A change among statements of other aspects, in memories of these sizes: nothing there is about the same matter.
+OTHER_SIZES, WEIGHT_OTHERS = (1, 2, 4), 0.2
 WEIGHT_OTHER_MATTER = 0.1  # of a pair of statements about two matters, where the question is if both hold
 MIN_LABELS = 8
 # Labels of the sets that mean one aspect. Those of DROPPED say how something is said, not what about.
@@ -146,7 +148,7 @@ def save(weights: dict[str, Any], found: Fitted, basis: Basis) -> None:
     plain = {
         name: np.asarray(one, small.get(name, None if name == "names" else np.float32)) for name, one in weights.items()
     }
-    np.savez_compressed(OUT, **plain, data=np.array(hash_files()))
+    np.savez_compressed(OUT, **plain, data=np.array(hash_files(*CHANGES.values())))
     click.echo(f"wrote {OUT.name}: {OUT.stat().st_size:,} bytes")
 
 
@@ -216,7 +218,7 @@ def choose_part(asked: Sequence[Sentence], span: tuple[int, int]) -> tuple[int, 
 def train_aspects(sets: Sets) -> dict[str, Any]:
     """Fit one linear score per aspect, by ridge regression over the vectors of statements."""
     said = [one for some in (*sets.people, *sets.personas, *map(flatten, sets.changes.values())) for one in some]
-    labels = [ASPECT_OF.get(one.record["aspect"], one.record["aspect"]) for one in said]
+    labels = [name_aspect(one) for one in said]
     counts = Counter(labels)
     names = sorted(name for name in counts if name not in DROPPED and counts[name] >= MIN_LABELS)
     known = [place for place, label in enumerate(labels) if label in names]
@@ -230,6 +232,11 @@ def train_aspects(sets: Sets) -> dict[str, Any]:
         "names": np.array(names), "aspects": scores.astype(np.float32),
         "aspects_bias": (share - middle @ scores).astype(np.float32),
     }  # fmt: skip
+
+
+def name_aspect(one: Unit) -> str:
+    label = str(one.record["aspect"])
+    return ASPECT_OF.get(label, label)
 
 
 def flatten(pairs: Sequence[tuple[Unit, Unit]]) -> list[Unit]:
@@ -277,6 +284,12 @@ def build_choices(sets: Sets, basis: Basis) -> Iterator[Choice]:
             for _ in range(DRAWS):
                 around = draw(random, large[random.randint(len(large))], BACKGROUND)
                 yield build(author, f"among, {expect}", later, [first, *around], first, 1 / DRAWS, ends)
+            drawn = [pairs[place][0] for place in random.permutation(len(pairs))[:12]]
+            others = [one for one in drawn if name_aspect(one) != name_aspect(later)]
+            for size in OTHER_SIZES:
+                some, others = others[:size], others[size:]
+                if some:
+                    yield build(author, "others", later, some, None, WEIGHT_OTHERS)
     for some in sets.personas:
         for place, new in enumerate(some):
             earlier = [one for one in some[:place] if one.message != new.message]
