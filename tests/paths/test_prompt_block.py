@@ -70,6 +70,14 @@ def test_the_budget_holds_for_the_whole_prompt(memory: Memory) -> None:
     assert "Spanish" in memory.prompt("Where is box 7?", budget=200, history=False)
 
 
+def test_a_small_budget_keeps_what_bears_on_the_request(memory: Memory) -> None:
+    talk(memory, "Always give me metric units.", "I'm allergic to sesame.", "I live in Quito.", "My name is Ana.")
+    block = memory.prompt("Plan a dinner for six", budget=120, history=False)
+    assert "metric units" in block
+    assert "sesame" in block
+    assert estimate_tokens(block) <= 120
+
+
 def test_recent_context_is_recent_and_bears_on_the_question(tmp_path: Path) -> None:
     now = [datetime(2026, 11, 17, 9, tzinfo=UTC)]
     with Memory(tmp_path / "a.db", user="ana", embedder=HashEmbedder(), clock=lambda: now[0]) as memory:

@@ -329,7 +329,8 @@ def test_the_context_shares_two_fifths_of_the_budget() -> None:
     sections = (Section("Task", ("a", "b", "c")), Section("Recent", ("d",)))
     assert budget_of(20).fit_context(sections) == sections
     assert budget_of(19).fit_context(sections) == (Section("Task", ("a", "b")), sections[1])
-    assert budget_of(9).fit_context(sections) == ()
+    assert budget_of(9).fit_context(sections) == (sections[1],)  # with the room that the first one has left
+    assert budget_of(4).fit_context(sections) == ()
     assert budget_of(None).fit_context(sections) == sections
     assert budget_of(5).fit_context(()) == ()
 

@@ -24,7 +24,7 @@ from engrain.core.model.recall_block import (
     quote_name,
 )
 from engrain.core.model.sessions import Event
-from engrain.core.rules.profile import bears_on, find_topics, is_about_user, is_standing_wish
+from engrain.core.rules.profile import bears_on, bears_on_health, find_topics, is_about_user, is_standing_wish
 from engrain.core.text.tokenizer import extract_terms
 from engrain.core.validation import MAX_QUERY, check_text
 from engrain.retrieval.query import parse_query
@@ -123,8 +123,8 @@ def _choose_user_facts(
         nearest = sorted((item for item in others if item.id in near), key=lambda item: near[item.id])
         chosen = list({item.id: item for item in (*chosen, *nearest, *others)}.values())
         chosen = sorted(chosen, key=lambda item: item.trust < TRUST["agent"])[:MAX_PROFILE_FACTS]
-    # The newest first: an older fact may no longer hold.
-    return _sort_newest(wishes), _sort_newest(chosen)
+    # The newest first: an older fact may no longer hold. An allergy comes before all: a small budget cuts from the end.
+    return _sort_newest(wishes), sorted(_sort_newest(chosen), key=lambda item: not bears_on_health(item, topics))
 
 
 def _find_nearest_facts(request: RecallRequest, services: Services) -> list[str]:

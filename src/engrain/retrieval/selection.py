@@ -82,17 +82,20 @@ class TokenBudget:
         return fitting
 
     def fit_context(self, context: tuple[Section, ...]) -> tuple[Section, ...]:
-        """Shorten each section from its end until it fits into an even part of the context's share."""
+        """Shorten each section from its end until it fits into its part of the context's share.
+
+        The parts are even. A section that needs less leaves the rest to those behind it.
+        """
         if self.tokens is None or not context:
             return context
-        room = int(self.tokens * MAX_CONTEXT_SHARE) // len(context)
-        shortened = []
-        for section in context:
-            lines = section.lines
+        left, shortened = int(self.tokens * MAX_CONTEXT_SHARE), []
+        for number, section in enumerate(context):
+            room, lines = left // (len(context) - number), section.lines
             while lines and self.count(str(Section(section.title, lines))) > room:
                 lines = lines[:-1]
             if lines:
                 shortened.append(Section(section.title, lines))
+                left -= self.count(str(shortened[-1]))
         return tuple(shortened)
 
     def _fits(self, hit: Hit, used: int) -> bool:

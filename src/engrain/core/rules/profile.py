@@ -20,6 +20,7 @@ _USER_SLOT = "user."
 _IMPORTED_SLOTS = ("letta.human", "chatgpt.about_user", "claude.memory")
 _IMPORTED_OWNER = "user_id"  # in the metadata of a memory of mem0
 _MIN_IMPORTANCE = 0.75
+_HEALTH = frozenset(("food", "body"))
 UNSURE_IMPORTANCE = 0.5  # of a statement that is only probably meant: it is found, but not told unasked
 
 
@@ -95,6 +96,11 @@ def bears_on(item: Item, topics: frozenset[str]) -> bool:
     text, leaf = _fold(item.text), (item.slot or "").rpartition(".")[2]
     chosen = (_load_topics()[name] for name in topics)
     return any(leaf in topic.slots or topic.facts.search(text) is not None for topic in chosen)
+
+
+def bears_on_health(item: Item, topics: frozenset[str]) -> bool:
+    """Tell if a fact that bears on the subjects matters for somebody's health: it is told first."""
+    return bears_on(item, topics & _HEALTH)
 
 
 def _fold(text: str) -> str:
