@@ -41,6 +41,16 @@ def test_a_session_opens_with_profile_and_last_summary(memory: Memory) -> None:
     assert "## Last session" in str(opening)
 
 
+def test_a_session_opens_without_telling_the_same_twice(memory: Memory) -> None:
+    memory.start_session("one")
+    memory.add_message("user", "I live in Quito.")
+    memory.add_message("assistant", "The green paint for the shed needs 2 coats and 6 hours to dry.")
+    memory.end_session()
+    opened = str(memory.start_session("two"))
+    assert opened.count("I live in Quito") == 1
+    assert opened.count("needs 2 coats") == 1
+
+
 def test_the_summary_is_found_by_recall_and_cites_its_messages(memory: Memory) -> None:
     talk(memory, "a", "The invoice of Zorblatt is 4,200 euros.", "You're welcome!", "It is in folder 12.")
     closing = memory.end_session()

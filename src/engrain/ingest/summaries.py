@@ -20,7 +20,8 @@ from engrain.core.model.items import Item
 from engrain.core.model.messages import Message, item_to_message
 from engrain.core.model.queries import Summary
 from engrain.core.model.tier_limits import WindowLimits
-from engrain.core.rules.own_words import blank_code, drop_pasted
+from engrain.core.rules.frames import HIDDEN_LETTER
+from engrain.core.rules.own_words import blank_code, drop_pasted, find_own_words
 from engrain.core.secrets.personal import contains_secret
 from engrain.core.text.summarize import (
     SUMMARY_KIND,
@@ -153,8 +154,25 @@ def build_part(message: Message, day: str = "") -> DigestPart:
     speaker, event = message.speaker or message.tool or message.role, bool(message.event)
     text = message.text
     if not event and message.role in ("user", "assistant"):
-        text = drop_pasted(text) if message.role == "user" else blank_code(text)
+        text = _drop_words_of_others(text) if message.role == "user" else blank_code(text)
     return DigestPart(text, speaker, kind, day, event, message.role == "tool" and not event)
+
+
+def _drop_words_of_others(text: str) -> str:
+    """Return the speaker's own words, without the lines that only quote somebody.
+
+    A message of one line may be a title or a motto: it stays.
+    """
+    kept = drop_pasted(text)
+    if "\n" not in text.strip():
+        return kept
+    shown, lines, start = find_own_words(text).text, [], 0
+    for line in kept.splitlines(keepends=True):
+        own = shown[start : start + len(line)]
+        start += len(line)
+        quotes = HIDDEN_LETTER in own and not any(mark.isalnum() and mark != HIDDEN_LETTER for mark in own)
+        lines.append("\n" if quotes else line)
+    return "".join(lines)
 
 
 @dataclass(frozen=True, slots=True)

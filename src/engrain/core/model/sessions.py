@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -12,6 +13,8 @@ from engrain.core.model.recall import OutdatedText, quote_item
 from engrain.core.model.recall_block import WISHES_HEADING, Section, escape_text
 from engrain.core.rules.importance import decay_importance
 from engrain.core.rules.profile import is_standing_wish
+
+MAX_WORDS_BESIDE = 3  # of a line of the summary that the profile tells: the speaker, "and hey"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,8 @@ class SessionStart:
     outlived: tuple[OutdatedText, ...] = ()
 
     def __str__(self) -> str:
-        last = [quote_item(self.summary, self.outlived)] if self.summary else []
+        recap = self._shorten_summary()
+        last = [quote_item(recap, self.outlived)] if recap else []
         wishes, others = self.wishes, [item for item in self.profile if item not in self.wishes]
         parts = (
             (WISHES_HEADING, [*map(quote_item, wishes)]),
@@ -39,10 +43,26 @@ class SessionStart:
         )
         return "\n\n".join(str(Section(title, tuple(lines))) for title, lines in parts if lines)
 
+    def _shorten_summary(self) -> Item | None:
+        """Return the summary without the lines that the profile tells, unless these are all."""
+        if self.summary is None:
+            return None
+        told = [item.text.casefold() for item in self.profile]
+        lines = [line for line in self.summary.text.splitlines() if not _is_told(line, told)]
+        return replace(self.summary, text="\n".join(lines)) if lines else self.summary
+
     @property
     def wishes(self) -> tuple[Item, ...]:
         """The items of the profile that say how the user always wants to be answered."""
         return tuple(filter(is_standing_wish, self.profile))
+
+
+def _is_told(line: str, told: Iterable[str]) -> bool:
+    """Tell if a line of a summary has hardly a word beside what was told, and the name of its speaker."""
+    words = line.casefold()
+    for text in told:
+        words = words.replace(text, " ")
+    return words != line.casefold() and len(re.findall(r"\w+", words)) <= MAX_WORDS_BESIDE
 
 
 @dataclass(frozen=True, slots=True)
