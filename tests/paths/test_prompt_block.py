@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from engrain_conformance.embedder import HashEmbedder
 
-from engrain import Memory
+from engrain import Memory, Source
 from engrain.core.tokens import estimate_tokens
 from engrain.ingest import analyze
 from engrain.ingest.sentence_model import Verdict
@@ -38,6 +38,19 @@ def test_a_wish_without_a_word_of_command_is_in_the_section_of_wishes(memory: Me
     block = memory.prompt("Plan a dinner", history=False)
     assert block.index(WISHES) < block.index("bullet points")
     assert block.count("bullet points") == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "wished"),
+    [
+        ("From now on our meeting with Harms is on Tuesdays.", False),
+        ("From now on I work from home on Fridays.", False),
+        ("From now on answer in Spanish.", True),
+    ],
+)
+def test_a_statement_of_something_that_begins_now_is_no_wish(memory: Memory, said: str, wished: bool) -> None:
+    memory.remember(said, source=Source(kind="user"))
+    assert (WISHES in memory.prompt("Plan a dinner", history=False)) is wished
 
 
 def test_recall_has_the_profile_only_where_it_bears_on_the_question(memory: Memory) -> None:

@@ -40,10 +40,13 @@ def is_standing_wish(item: Item) -> bool:
 
 def _states_wish(text: str) -> bool:
     """Tell if a folded text says how an assistant should always answer or act."""
-    if detect_traits(text) & INSTRUCTION:
-        return True
     wishes = _load_wishes()
-    return bool(wishes["sure"].search(text) or (wishes["verbs"].search(text) and wishes["objects"].search(text)))
+    plain = wishes["since"].sub(" ", text)
+    if detect_traits(plain) & INSTRUCTION or wishes["sure"].search(plain):
+        return True
+    if wishes["objects"].search(plain) and (plain != text or wishes["verbs"].search(plain)):
+        return True
+    return plain != text and wishes["statements"].search(plain) is None
 
 
 def is_earlier(item: Item) -> bool:
