@@ -183,6 +183,7 @@ FORGET_FILES = {
     "third": ("forget-third", "forget-sentences"),
     "fourth": ("forget-fourth",),
     "blind-2": ("blind-2/forget-blind-2",),
+    "fifth": ("forget-fifth",),
 }
 
 

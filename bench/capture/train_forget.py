@@ -3,7 +3,7 @@
     python bench/capture/train_forget.py            writes the weights into the package
     python bench/capture/train_forget.py --check    only scores each author's requests with the weights of the others
 
-Made from the forget files of six authors, forget-sentences.jsonl and, as sentences that ask for nothing, training.
+Made from the forget files of seven authors, forget-sentences.jsonl and, as sentences that ask for nothing, training.
 Set-aside files are never read. Needs numpy alone.
 """
 

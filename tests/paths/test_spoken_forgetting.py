@@ -74,6 +74,9 @@ def test_one_thing_that_is_meant_is_cut(memory: Memory, said: tuple[str, ...], r
         (("The yarn shop's number is 01595 555 014", "I knit"), "please forget my phone number"),
         (("my mother's name is Ivy", "I've a kayak"), "please forget my stepmother's name"),
         (("soy maestra", "tengo una moto"), "borra lo de mi operación"),
+        # only a part of the matter's words, or only its kind, and not near in meaning
+        (("my first name is Ottoline", "I'm from Cork"), "take my middle name off your list"),
+        (("the kids go to the Montessori", "I bake challah on Fridays"), "forget the kids' names"),
         (("meine Adresse ist Torweg 1", "ich bin neu hier"), "nein, meine Adresse nicht löschen!"),
     ],
 )

@@ -42,7 +42,10 @@ MIN_CHANCE, MIN_CERTAIN, MIN_PROPOSED = 0.5, 0.8, 0.1
 # The chance from which another statement makes the likeliest one uncertain: of the speaker's own things, of any.
 MIN_RIVAL, MIN_RIVAL_ANY = 0.4, 0.04
 MIN_UNLIKE = 0.3  # below this chance something surely does not belong to the matter
-ALIKE_OWN, MIN_MEANING = 0.4, 0.4  # cosines: of two things of one kind, and of a matter without its words
+ALIKE_OWN = 0.4  # cosine of two things of one kind
+# The least cosine of a certain target without all words of the matter and without a value of its shape: with some
+# words, of its kind, with neither.
+MIN_WITH_WORDS, MIN_OF_KIND, MIN_MEANING = 0.48, 0.18, 0.4
 MIN_TAKEN = 0.5  # share of a sentence from which its fact stands for it
 MAX_CANDIDATES, MAX_SENTENCES, MAX_ROWS_BACK, MAX_VALUES_BACK = 30, 20, 8, 10
 _SAID = Filter((Condition("kind", "in", ("fact", "message")),))
@@ -205,9 +208,9 @@ def _is_doubtful(
 ) -> bool:
     """Tell if the likeliest target may be another's, or only one of several."""
     texts, row = [one[0].text for one in groups], rows[best]
-    text, cover, full = texts[best], row[COVER], row[FULL]
+    text, full = texts[best], row[FULL]
     named = not set(topic.find_names(texts)).isdisjoint(tokenize(text))
-    if not row[VALUE] and not cover and not states_kind(row) and row[COSINE] < MIN_MEANING:
+    if not (full or named or row[VALUE] or row[SHAPE]) and not _is_nearest(topic, rows, best):
         return True
     if not named and topic.is_of_other(text):
         return True
@@ -222,6 +225,15 @@ def _is_doubtful(
         for k in range(len(texts))
         if k != best and not (topic.is_own and topic.is_of_other(texts[k]))
     )
+
+
+def _is_nearest(topic: Topic, rows: Sequence[Sequence[float]], best: int) -> bool:
+    """Tell if meaning agrees with words and kinds: no other text is nearer to the matter, and this one is near."""
+    row = rows[best]
+    least = MIN_OF_KIND if states_kind(row) else MIN_MEANING
+    if row[COVER]:  # of "my middle name" a first name has one word; of all about a field few words are enough
+        least = MIN_MEANING if topic.everything else MIN_WITH_WORDS
+    return row[COSINE] >= max(least, *(one[COSINE] for one in rows))
 
 
 def _is_rival(
