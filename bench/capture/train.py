@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small matrices: eight times the CPU time with several
@@ -22,16 +23,17 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small matrices: eight time
 import click
 import numpy as np
 from measure import BLIND_2_FILES, DEV, Measured, Message, hash_files, measure_messages, read_messages
+from states import KeptStates, fit_in_processes
 
 from engrain.core.text.passages import Sentence
 from engrain.ingest import sentence_model
 from engrain.ingest.gate import find_statements
 from engrain.ingest.sentence_model import BUCKETS, KEPT_KINDS, VECTOR_SCALE, Verdict, hash_words, scale_words
 from engrain.ports.search import TextStates
-from engrain.providers.local import LocalEmbedder
 
 OUT = sentence_model.find_weights()
 KINDS = (*KEPT_KINDS, "transient", "question", "hypothetical", "quoted", "sarcasm", "smalltalk", "other")
+OUTPUTS = 1 + len(KEPT_KINDS)  # of the saved model: the other kinds only help the hidden layer to learn
 # A span decides the label of a sentence if it covers half of one of the two.
 MIN_OVERLAP = 0.5
 FOLDS = 5
@@ -42,7 +44,7 @@ MIN_PRECISION, MAX_BROKEN = 0.97, 1 / 40
 # Below this score a statement of the rules is wrong more often than right: 9 right and 31 wrong of people not seen.
 LEAST = 0.25
 # From this score a statement is part of the profile.
-SURE = 0.84
+SURE = 0.9
 COMPONENTS, HIDDEN, MEMBERS, EPOCHS, BATCH = 256, 48, 3, 10, 128
 RATE, DECAY, DROPPED_INPUT, DROPPED_HIDDEN, KIND_SHARE = 4e-3, 0.05, 0.2, 0.5, 0.3
 
@@ -68,14 +70,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--states", type=Path, help="a file that keeps the embedder's passes for the next script")
     options = parser.parse_args()
-    read = LocalEmbedder().read_text
+    kept = KeptStates(options.states)
+    read = kept.read_text
     messages = list(read_messages())
     rows = list(read_rows(messages, read))
+    kept.save()
     click.echo(f"{len(rows):,} sentences, {sum(row.kept for row in rows):,} to keep")
     folds = split_people(rows)
     basis = Basis.find(rows)
-    found = [train([row for row in rows if folds[row.group] != fold], basis) for fold in range(FOLDS)]
+    # The last weights are of all rows: no fold has that number.
+    numbers = range(FOLDS if options.check else FOLDS + 1)
+    found = fit_in_processes(lambda fold: train([row for row in rows if folds[row.group] != fold], basis), numbers)
+    found, whole = found[:FOLDS], found[-1]
     states = lru_cache(1_000)(read)
 
     def find_judge(group: str) -> Callable[[str, Sequence[Sentence]], list[Verdict]]:
@@ -91,7 +99,7 @@ def main() -> None:
     for weights in found:
         weights |= limits
     if not options.check:
-        save(train(rows, basis) | limits)
+        save(whole | limits)
     for title, measured in measure_messages(messages, find_judge).items():
         click.echo(f"{title:10} {measured}")
         if options.list:
@@ -173,16 +181,15 @@ def train(rows: Sequence[Row], basis: Basis) -> Weights:
     wanted = np.array([[row.kept, *(row.kind == kind for kind in KINDS)] for row in rows], np.float32)
     members = [fit(inputs, words, wanted, seed) for seed in range(MEMBERS)]
     joined = {name: sum(one[name] for one in members) / MEMBERS for name in ("straight", "words", "bias")}
-    kept = 1 + len(KEPT_KINDS)  # the other kinds only help to learn
     return {
         "mean": basis.mean,
         "spread": basis.spread,
         "hidden": basis.unfold(np.hstack([one["hidden"] for one in members])),
         "hidden_bias": np.hstack([one["hidden_bias"] for one in members]),
-        "out": np.vstack([one["out"] for one in members])[:, :kept] / MEMBERS,
-        "straight": basis.unfold(joined["straight"][:, :kept]),
-        "words": joined["words"][:-1, :kept],
-        "bias": joined["bias"][:kept],
+        "out": np.vstack([one["out"] for one in members])[:, :OUTPUTS] / MEMBERS,
+        "straight": basis.unfold(joined["straight"][:, :OUTPUTS]),
+        "words": joined["words"][:-1],
+        "bias": joined["bias"][:OUTPUTS],
     }
 
 
@@ -224,7 +231,7 @@ def fit(inputs: Matrix, words: Words, wanted: Matrix, seed: int) -> Weights:
         "hidden_bias": np.zeros(HIDDEN),
         "out": random.normal(0, 0.5 / np.sqrt(HIDDEN), (HIDDEN, outputs)),
         "straight": np.zeros((size, outputs)),
-        "words": np.zeros((BUCKETS + 1, outputs)),
+        "words": np.zeros((BUCKETS + 1, OUTPUTS)),
         "bias": np.zeros(outputs),
     }
     weights = {name: value.astype(np.float32) for name, value in weights.items()}
@@ -242,7 +249,8 @@ def fit(inputs: Matrix, words: Words, wanted: Matrix, seed: int) -> Weights:
 def find_slopes(weights: Weights, some: Matrix, words: Words, wanted: Matrix, mask: Matrix) -> Weights:
     before = some @ weights["hidden"] + weights["hidden_bias"]
     hidden = np.maximum(before, 0) * mask
-    scores = hidden @ weights["out"] + some @ weights["straight"] + words.score(weights["words"]) + weights["bias"]
+    scores = hidden @ weights["out"] + some @ weights["straight"] + weights["bias"]
+    scores[:, :OUTPUTS] += words.score(weights["words"])
     error = np.hstack([sigmoid(scores[:, :1]), softmax(scores[:, 1:])]) - wanted
     error[:, 1:] *= KIND_SHARE
     error /= len(some)
@@ -252,7 +260,7 @@ def find_slopes(weights: Weights, some: Matrix, words: Words, wanted: Matrix, ma
         "hidden_bias": back.sum(0),
         "out": hidden.T @ error,
         "straight": some.T @ error,
-        "words": words.find_slope(error, weights["words"]),
+        "words": words.find_slope(error[:, :OUTPUTS], weights["words"]),
         "bias": error.sum(0),
     }
 

@@ -3,7 +3,7 @@
     python bench/capture/train_aspects.py            writes the weights into the package
     python bench/capture/train_aspects.py --check    only scores each author's changes with the weights of the others
 
-Aspects come from training/, the changes and the dev personas; changes from those of six authors and from the dev
+Aspects come from training/, the changes and the dev personas; changes from those of seven authors and from the dev
 personas. One model learns which of many statements is about the same matter, from each change among facts of training
 people. Another learns from the pairs alone whether the older one still holds. Together in one model each is worse.
 Set-aside files are never read. Needs numpy alone.
@@ -23,15 +23,16 @@ from typing import Any
 import click
 import numpy as np
 from measure import CHANGES, hash_files
+from states import KeptStates, fit_in_processes
 
 from engrain.core.model.items import Statement
 from engrain.core.rules.change_cues import find_signs, read_cues
 from engrain.core.text.passages import Sentence
 from engrain.ingest import changes
-from engrain.ingest.changes import PAIR_FEATURES, WEIGHTS, Chances, Said, compare, read_statement
+from engrain.ingest.change_finder import MAX_CANDIDATES
+from engrain.ingest.changes import WEIGHTS, Chances, Said, compare, read_statement
 from engrain.ingest.gate import find_statements
 from engrain.ingest.sentence_model import KEPT_KINDS, Verdict
-from engrain.providers.local import LocalEmbedder
 
 HERE = Path(__file__).parent
 OUT = HERE.parents[1] / "src" / "engrain" / "core" / "data" / WEIGHTS
@@ -39,10 +40,12 @@ AUTHORS = (*CHANGES, "personas")
 RIDGE, DECAY, STEPS, RATE, RATE_PAIRS = 1.0, 2.0, 200, 0.05, 0.1
 COMPONENTS, STATE_SCALE = 64, 2.8
 # Facts of a training person around a change, and how many of what is known are compared.
-BACKGROUND, CANDIDATES, LEAST_FACTS, DRAWS = 30, 14, 30, 2
+BACKGROUND, CANDIDATES, LEAST_FACTS, DRAWS = 30, MAX_CANDIDATES, 30, 2
 ALONE, PEOPLE = "alone", "people, both"
 SMALL_MEMORIES = (1, 2, 4, CANDIDATES)
 WEIGHT_NO_CHANGE, MIN_LIKENESS = 0.5, 0.35
+# A change among statements of other aspects, in memories of these sizes: nothing there is about the same matter.
+OTHER_SIZES, WEIGHT_OTHERS = (1, 2, 4), 0.2
 WEIGHT_OTHER_MATTER = 0.1  # of a pair of statements about two matters, where the question is if both hold
 MIN_LABELS = 8
 # Labels of the sets that mean one aspect. Those of DROPPED say how something is said, not what about.
@@ -100,7 +103,7 @@ class Fitted:
     def judge(self, one: Choice) -> list[Chances]:
         powers = np.exp(np.clip(one.rows @ self.same[:-1] + self.same[-1], -30, 30))
         own = one.state @ self.ended[:COMPONENTS] + self.ended[-1]
-        scores = one.rows[:, :PAIR_FEATURES] @ self.ended[COMPONENTS:-1] + own
+        scores = one.rows[:, :-1] @ self.ended[COMPONENTS:-1] + own
         same, ended = powers / (1 + powers.sum()), 1 / (1 + np.exp(-np.clip(scores, -30, 30)))
         return [Chances(float(a), float(b)) for a, b in zip(same, ended, strict=True)]
 
@@ -116,17 +119,20 @@ class Sets:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--states", type=Path, help="a file that keeps the embedder's passes for the next script")
     options = parser.parse_args()
-    sets = read_sets(LocalEmbedder())
+    kept = KeptStates(options.states)
+    sets = read_sets(kept)
+    kept.save()
     weights = train_aspects(sets)
     changes.load_weights = lambda file=WEIGHTS: weights  # type: ignore[assignment]  # the features use the new aspects
     basis = find_basis(sets)
     choices = list(build_choices(sets, basis))
     click.echo(f"{len(choices):,} choices, {sum(one.ends for one in choices)} of them with a change")
-    for author in AUTHORS:
-        others = fit([one for one in choices if one.author != author])
-        report([one for one in choices if one.author == author], others)
-    found = fit(choices)
+    # The last weights are of all choices: nobody has that name.
+    *others, found = fit_in_processes(lambda name: fit([one for one in choices if one.author != name]), (*AUTHORS, ""))
+    for author, without in zip(AUTHORS, others, strict=True):
+        report([one for one in choices if one.author == author], without)
     report(choices, found)
     if not options.check:
         save(weights, found, basis)
@@ -146,7 +152,7 @@ def save(weights: dict[str, Any], found: Fitted, basis: Basis) -> None:
     click.echo(f"wrote {OUT.name}: {OUT.stat().st_size:,} bytes")
 
 
-def read_sets(embedder: LocalEmbedder) -> Sets:
+def read_sets(embedder: KeptStates) -> Sets:
     def read(text: str, parts: Sequence[tuple[Record, str]], where: str) -> list[Unit]:
         states = embedder.read_text(embedder.windows(text)[0])
         asked, slots = list_asked(text)
@@ -212,7 +218,7 @@ def choose_part(asked: Sequence[Sentence], span: tuple[int, int]) -> tuple[int, 
 def train_aspects(sets: Sets) -> dict[str, Any]:
     """Fit one linear score per aspect, by ridge regression over the vectors of statements."""
     said = [one for some in (*sets.people, *sets.personas, *map(flatten, sets.changes.values())) for one in some]
-    labels = [ASPECT_OF.get(one.record["aspect"], one.record["aspect"]) for one in said]
+    labels = [name_aspect(one) for one in said]
     counts = Counter(labels)
     names = sorted(name for name in counts if name not in DROPPED and counts[name] >= MIN_LABELS)
     known = [place for place, label in enumerate(labels) if label in names]
@@ -226,6 +232,11 @@ def train_aspects(sets: Sets) -> dict[str, Any]:
         "names": np.array(names), "aspects": scores.astype(np.float32),
         "aspects_bias": (share - middle @ scores).astype(np.float32),
     }  # fmt: skip
+
+
+def name_aspect(one: Unit) -> str:
+    label = str(one.record["aspect"])
+    return ASPECT_OF.get(label, label)
 
 
 def flatten(pairs: Sequence[tuple[Unit, Unit]]) -> list[Unit]:
@@ -261,7 +272,7 @@ def build_choices(sets: Sets, basis: Basis) -> Iterator[Choice]:
         author: str, title: str, new: Unit, known: Sequence[Unit], same: Unit | None, weight: float, ends: bool = False
     ) -> Choice:
         near = sorted(known, key=lambda one: -float(new.vector @ one.vector))[:CANDIDATES]
-        rows = np.stack([compare(read(new), read(one), len(near)) for one in near])
+        rows = compare(read(new), [read(one) for one in near])
         place = next((place for place, one in enumerate(near) if one is same), -1)
         return Choice(author, title, rows, basis.project(new.state), place, ends, weight)
 
@@ -273,6 +284,12 @@ def build_choices(sets: Sets, basis: Basis) -> Iterator[Choice]:
             for _ in range(DRAWS):
                 around = draw(random, large[random.randint(len(large))], BACKGROUND)
                 yield build(author, f"among, {expect}", later, [first, *around], first, 1 / DRAWS, ends)
+            drawn = [pairs[place][0] for place in random.permutation(len(pairs))[:12]]
+            others = [one for one in drawn if name_aspect(one) != name_aspect(later)]
+            for size in OTHER_SIZES:
+                some, others = others[:size], others[size:]
+                if some:
+                    yield build(author, "others", later, some, None, WEIGHT_OTHERS)
     for some in sets.personas:
         for place, new in enumerate(some):
             earlier = [one for one in some[:place] if one.message != new.message]
@@ -358,8 +375,8 @@ def fit_ended(choices: Sequence[Choice], same: Matrix) -> Matrix:
     pairs = [one for one in choices if one.title.startswith(ALONE)]
     others = [one for one in choices if one.title == PEOPLE]
     picked = [int((one.rows @ same[:-1]).argmax()) for one in others]
-    rows = [np.append(one.state, one.rows[0, :PAIR_FEATURES]) for one in pairs]
-    rows += [np.append(one.state, one.rows[at, :PAIR_FEATURES]) for one, at in zip(others, picked, strict=True)]
+    rows = [np.append(one.state, one.rows[0, :-1]) for one in pairs]
+    rows += [np.append(one.state, one.rows[at, :-1]) for one, at in zip(others, picked, strict=True)]
     inputs = add_ones(np.stack(rows))
     wanted = np.array([one.ends for one in (*pairs, *others)], np.float32)
     share = float(wanted[: len(pairs)].mean())

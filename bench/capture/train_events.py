@@ -22,13 +22,13 @@ import click
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # beside other programs, threads that wait for each other cost most
 import numpy as np
 from score_events import Score, score_event
+from states import KeptStates
 
 from engrain.connect import sentence_kinds
 from engrain.connect.rules import find_prompt_sentences
 from engrain.connect.sentence_kinds import KINDS, Judged, SentenceJudge, list_inputs, score_inputs
 from engrain.connect.spool import remove_private
 from engrain.core.text.passages import Sentence, split_sentences
-from engrain.providers.local import LocalEmbedder
 
 HERE = Path(__file__).parent
 EVENT_FILES = (
@@ -71,11 +71,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--states", type=Path, help="a file that keeps the embedder's passes for the next script")
     options = parser.parse_args()
-    read = LocalEmbedder().read_text
+    kept = KeptStates(options.states)
+    read = kept.read_text
     events = [(name_author(event["id"]), event) for path in EVENT_FILES for event in read_lines(path)]
     known: dict[str, Matrix] = {}
     rows = [*read_event_rows(events, read, known), *read_message_rows(read)]
+    kept.save()
     click.echo(f"{len(rows):,} sentences, {sum(row.label != NOTHING for row in rows):,} to keep")
     basis = find_basis(rows)
     authors = sorted({author for author, _ in events})
