@@ -10,6 +10,9 @@ import pytest
 from engrain import Memory, Store
 from engrain.core.model.items import LATER_KEY, OUTDATES_KEY, RESERVED_KEY, Source
 from engrain.core.model.plans import Change, Plan
+from engrain.core.rules.profile import UNSURE_IMPORTANCE
+from engrain.ingest import analyze
+from engrain.ingest.sentence_model import Verdict
 from engrain.providers import local
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -49,6 +52,17 @@ def tell(memory: Memory, clock: Clock, *texts: str):
 
 def list_facts(memory: Memory) -> list[str]:
     return [item.text for item in memory.list({"kind": "fact"})]
+
+
+def test_what_is_kept_only_because_it_adds_to_something_known_is_unsure(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.remember("We have a dog called Biscuit.")
+    doubt = Verdict(keep=False, drop=False, kind="fact", sure=False)
+    monkeypatch.setattr(analyze, "judge_sentences", lambda states, parts: [doubt] * len(parts))
+    result = memory.add_message("user", "Another dog too, a pug named Pepper")
+    (fact,) = [memory.get(id) for id in result.facts]
+    assert (fact.text, fact.importance) == ("Another dog too, a pug named Pepper", UNSURE_IMPORTANCE)
 
 
 @pytest.mark.parametrize("later", ["We adopted a cat, her name is Miso.", "I got my own allotment now."])

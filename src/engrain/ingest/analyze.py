@@ -69,7 +69,8 @@ def asks_to_forget(message: Message, earlier: Sequence[Message]) -> bool:
 def _find_judge(finder: ChangeFinder, vectors: MessageVectors) -> gate.JudgeSentences:
     """Return the judge of a message's sentences, by the pass that embeds the message.
 
-    A sentence that would not be kept on its own is kept if it changes something known.
+    A sentence that would not be kept on its own is kept if it changes something known, or adds to it. Only a change is
+    sure enough for the profile.
     """
 
     def judge(text: str, sentences: Sequence[Sentence]) -> list[Verdict]:
@@ -83,12 +84,12 @@ def _find_judge(finder: ChangeFinder, vectors: MessageVectors) -> gate.JudgeSent
             one.is_question or one.end - one.start < MIN_CHANGE_CHARACTERS or question.match(text, one.start, one.end)
             for one in within
         )
-        return [
-            verdict
-            if verdict.keep or verdict.drop or skipped or not finder.is_change(text, (one.start, one.end), vectors)
-            else replace(verdict, keep=True, sure=True)
-            for one, verdict, skipped in zip(within, verdicts, asked, strict=True)
-        ]
+        judged = []
+        for one, verdict, skipped in zip(within, verdicts, asked, strict=True):
+            settled = verdict.keep or verdict.drop or skipped
+            change = None if settled else finder.judge_change(text, (one.start, one.end), vectors)
+            judged.append(replace(verdict, keep=True, sure=change == "ends") if change else verdict)
+        return judged
 
     return judge
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from engrain.core.errors import StoreUnavailable
 from engrain.core.identity import Scope
@@ -25,7 +25,7 @@ from engrain.ports.search import pin_embedder
 if TYPE_CHECKING:
     from engrain.ports.search import Matrix
 
-MAX_CANDIDATES, MAX_READ = 14, 24  # a fact and its message are often both near, and one is compared
+MAX_CANDIDATES, MAX_READ = 10, 16  # a fact and its message are often both near, and one is compared
 MIN_ASPECT = 0.25
 MAX_MESSAGE_CHARACTERS = 300
 _SAID = Filter((Condition("kind", "in", ("fact", "message")),))
@@ -84,12 +84,14 @@ class ChangeFinder:
         own = (item for item in known if item.kind == "fact" and item.metadata.get(SPEAKER_KEY) == speaker)
         return [item for item in own if item.relation and excludes(relation, item.relation)]
 
-    def is_change(self, message: str, span: Span, vectors: MessageVectors) -> bool:
-        """Tell if a sentence that the gate would not keep should be kept because of what is known already."""
+    def judge_change(self, message: str, span: Span, vectors: MessageVectors) -> Literal["ends", "adds"] | None:
+        """Tell what a sentence that the gate would not keep does to what is known, if it should be kept for that."""
         text = message[slice(*span)]
         found = self.find(text, vectors.read_span(message, span))
+        if found.chance >= MIN_CHANCE_TO_KEEP:
+            return "ends"
         adds = not {"added", "beside"}.isdisjoint(find_signs(text)) and found.likeness >= MIN_LIKENESS
-        return found.chance >= MIN_CHANCE_TO_KEEP or adds
+        return "adds" if adds else None
 
     def _find(self, text: str, read: ReadSpan, slot: str | None, speaker: str | None) -> FoundChange:
         new = read_statement(text, read.vector, slot)
@@ -119,24 +121,29 @@ class ChangeFinder:
 
         items = self.services.items
         near = self.services.vectors.nearest(VectorQuery(vector, model, self.scope, _SAID, limit=MAX_READ))
-        found = [item for item in items.get_many(self.scope, near.ids) if _is_comparable(item, new, speaker)]
-        derived = self._list_derived([item.id for item in found if item.kind == "message"])
-        found = [item for item in found if item.id not in derived][:MAX_CANDIDATES]
-        rows = items.vectors(self.scope, [item.id for item in found], model) if found else {}
+        with items.pin_snapshot():
+            read = items.get_many(self.scope, near.ids)
+            derived = self._list_derived(read)
+            found = [item for item in read if item.id not in derived and _is_comparable(item, new, speaker)]
+            found = found[:MAX_CANDIDATES]
+            rows = items.vectors(self.scope, [item.id for item in found], model) if found else {}
         return [
             (item, read_statement(item.text, np.frombuffer(rows[item.id].rows[0], np.float32), item.slot))
             for item in found
             if item.id in rows and rows[item.id].rows
         ]
 
-    def _list_derived(self, messages: Sequence[str]) -> set[str]:
-        """Return the messages from which facts were made: the facts stand for them."""
-        if not messages:
-            return set()
-        asked, items = set(messages), self.services.items
-        citing = [one for one in items.lineage(self.scope, messages) if one.cite.item in asked]
+    def _list_derived(self, near: Sequence[Item]) -> set[str]:
+        """Return the messages from which facts were made: the facts stand for them, and so do those that ended."""
+        cites = (cite for item in near if item.kind == "fact" for source in item.sources for cite in source.cites)
+        derived = {cite.item for cite in cites}
+        asked = {item.id for item in near if item.kind == "message"} - derived
+        if not asked:
+            return derived
+        items = self.services.items
+        citing = [one for one in items.lineage(self.scope, sorted(asked)) if one.cite.item in asked]
         facts = {item.id for item in items.get_many(self.scope, [one.item for one in citing]) if item.kind == "fact"}
-        return {one.cite.item for one in citing if one.item in facts}
+        return derived | {one.cite.item for one in citing if one.item in facts}
 
 
 @dataclass(frozen=True, slots=True)

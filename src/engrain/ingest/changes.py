@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 WEIGHTS = "changes.npz"
 MAX_SHARED = 3
 # The chances from which a fact is ended, and from which it is only marked as earlier.
-MIN_SAME, MIN_ENDED = 0.65, 0.5
+MIN_SAME, MIN_ENDED = 0.52, 0.5
 MIN_ENDED_SURELY = 0.85  # of a standing wish, and of an address that another sentence may give for something else
-MIN_SAME_EARLIER, MIN_ENDED_EARLIER = 0.5, 0.3
+MIN_SAME_EARLIER, MIN_ENDED_EARLIER = 0.4, 0.3
 _SHARPNESS = 12.0  # of the aspects' scores, which are near 0 and 1
 
 
@@ -86,26 +86,38 @@ def judge_known(new: Said, state: Matrix, known: Sequence[Said]) -> list[Chances
     if not known:
         return []
     weights = load_weights()
-    rows = np.stack([compare(new, one, len(known)) for one in known])
+    rows = compare(new, known)
     powers = np.exp(np.clip(rows @ weights["same"] + weights["same_bias"], -30, 30))
     same = powers / (1 + powers.sum())
     own = state @ weights["state"] + weights["ended_bias"]
-    ended = 1 / (1 + np.exp(-np.clip(rows[:, :PAIR_FEATURES] @ weights["ended"] + own, -30, 30)))
+    # The last feature, how many are compared, tells nothing of whether both can hold.
+    ended = 1 / (1 + np.exp(-np.clip(rows[:, :-1] @ weights["ended"] + own, -30, 30)))
     return [Chances(float(one), float(two)) for one, two in zip(same, ended, strict=True)]
 
 
-PAIR_FEATURES = 45  # of `compare`: those that tell if both statements can hold. Aspects only tell the matter.
-
-
-def compare(new: Said, old: Said, known: int) -> Matrix:
-    """Return the features of a pair: signs, then the aspects that both have. `known` statements are compared."""
+def compare(new: Said, known: Sequence[Said]) -> Matrix:
+    """Return a row of features for each known statement: signs, the aspects that both have, how many are compared."""
     import numpy as np
 
     signs = find_signs(new.text)
-    common = np.sqrt(new.aspects * old.aspects)
-    match = _compare_matter(new.cues, old.cues)
-    cosine, aspect = float(new.vector @ old.vector), float(common.sum())
     flags = {name: float(name in signs) for name in (*SIGNS, "refers")}
+    cosines = (np.stack([one.vector for one in known]) @ new.vector).tolist()
+    common = np.sqrt(np.stack([one.aspects for one in known]) * new.aspects)
+    pairs = zip(known, cosines, common.sum(1).tolist(), strict=True)
+    rows = [_compare_pair(new, old, flags, cosine, aspect) for old, cosine, aspect in pairs]
+    alone = [[2 * one] for _, one in rows]
+    count = np.full((len(known), 1), math.log(len(known)) / 2)
+    return np.hstack([[row for row, _ in rows], alone * common, count]).astype(np.float32)
+
+
+def _compare_pair(
+    new: Said, old: Said, flags: dict[str, float], cosine: float, aspect: float
+) -> tuple[list[float], float]:
+    """Return the features of a pair, and how much its common aspects count.
+
+    One can have one city, but several pets. What comes beside something, or of somebody else, says nothing of that.
+    """
+    match = _compare_matter(new.cues, old.cues)
     cue = max(flags["ended"], flags["changed"])
     besides = max(flags["added"], flags["beside"], flags["passing"], flags["tentative"])
     touched, conflict = max(match["names"], match["terms"]), match["conflict"]
@@ -119,11 +131,8 @@ def compare(new: Said, old: Said, known: int) -> Matrix:
         float(new.slot is not None and old.slot is not None and new.slot != old.slot),
         float(new.slot is not None and new.slot == old.slot),
     ]  # fmt: skip
-    matter = [aspect, aspect * cosine, cue * aspect, flags["scoped"] * aspect, math.log(known) / 2]
-    # One can have one city, but several pets. What comes beside something, or of somebody else, says nothing of that.
-    alone = (1 - conflict) * (1 - besides)
-    row = [*pair, *flags.values(), *match.values(), *matter]
-    return np.concatenate([row, 2 * alone * common]).astype(np.float32)
+    matter = [aspect, aspect * cosine, cue * aspect, flags["scoped"] * aspect]
+    return [*pair, *flags.values(), *match.values(), *matter], (1 - conflict) * (1 - besides)
 
 
 def _compare_matter(new: Cues, old: Cues) -> dict[str, float]:
