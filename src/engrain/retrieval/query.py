@@ -69,8 +69,9 @@ def parse_query(query: str, speakers: Iterable[str], now: datetime) -> Question:
     asks = frozenset(name for name, pattern in all_languages.questions.items() if pattern.search(lower))
     subject = query if asks.isdisjoint(("order", "summary")) else _strip_frame(query, all_languages)
     named, rest = _extract_speakers(subject, speakers)
-    language = all_languages.detect(tokenize(query))
-    written, kept = _extract_terms(subject, all_languages.by_name[language or ENGLISH])
+    words = {query: tokenize(query)}
+    language = all_languages.detect(words[query])
+    written, kept = _extract_terms(subject, all_languages.by_name[language or ENGLISH], words)
     names = frozenset(hash_term(word) for name in named for word in tokenize(name))
     return Question(
         text=rest if any(mark.isalnum() for mark in rest) else query,
@@ -105,10 +106,13 @@ def _strip_frame(query: str, all_languages: Languages) -> str:
     return kept if len(kept.split()) >= MIN_SUBJECT_WORDS else query
 
 
-def _extract_terms(query: str, language: Language) -> tuple[list[str], list[int]]:
-    """Return the words of a query, and its terms without stop words. A query of stop words alone keeps them all."""
+def _extract_terms(query: str, language: Language, known: dict[str, list[str]]) -> tuple[list[str], list[int]]:
+    """Return the words of a query, and its terms without stop words. A query of stop words alone keeps them all.
+
+    `known` has the words of texts that were cut before.
+    """
     for text in (language.phrases.sub(" ", query), query):
-        words = tokenize(text)
+        words = known[text] if text in known else tokenize(text)
         kept = dict.fromkeys(number for number in map(hash_term, words) if number not in language.stop_terms)
         if kept:
             return words, list(kept)
@@ -160,7 +164,6 @@ def _parse_dates(lower: str, all_languages: Languages) -> tuple[PartialDate, ...
 
 def _parse_time_spans(lower: str, all_languages: Languages, now: datetime) -> tuple[TimeSpan, ...]:
     spans = []
-    midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     for phrase in all_languages.relative_dates:
         match = phrase.pattern.search(lower)
         if not match:
@@ -171,6 +174,7 @@ def _parse_time_spans(lower: str, all_languages: Languages, now: datetime) -> tu
             centre, slack = number * phrase.unit, number * phrase.unit // 4
             first, last = max(0, centre - slack), centre + slack + (phrase.unit > 1)
         if last < 40_000:
+            midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
             start = midnight - timedelta(days=last)
             spans.append(TimeSpan(start.timestamp(), (midnight - timedelta(days=first - 1)).timestamp()))
     return tuple(spans)

@@ -83,7 +83,9 @@ def fuse(
     found = collected.candidates
     speaker = _attribute_facts(found.items, speakers)
     previous, following = _find_neighbours(found.items)
-    replies_to, reply = (_keep_other_speakers(found.items, rows) for rows in (previous, following))
+    replies_to = _keep_other_speakers(found.items, previous)
+    reply = np.full(len(found), -1)
+    reply[replies_to[replies_to >= 0]] = np.flatnonzero(replies_to >= 0)
     words, cover, unnamed, before, passage = _score_words(found, speaker, question, replies_to)
     meaning = ((found.cosine - model.mean) / model.deviation - MEANING_ZERO) / MEANING_STEP
     meaning = np.where(np.isnan(meaning), WORDS_AS_MEANING * unnamed, meaning)
@@ -96,7 +98,8 @@ def fuse(
 def _attribute_facts(items: ItemColumns, speakers: Collection[str]) -> Names:
     """Return the speakers. A fact has none of its own: it is attributed to its source if that is one of them."""
     known = frozenset(speakers)
-    rows = [row for row, source in enumerate(items.source) if source in known and items.kind[row] == "fact"]
+    sources = enumerate(items.source.tolist())
+    rows = [row for row, source in sources if source in known and items.kind[row] == "fact"]
     if not rows:
         return items.speaker
     speaker = items.speaker.copy()
@@ -127,15 +130,15 @@ def _score_words(
     weights = _weigh_terms(counts, found, question)
     points = score_bm25(counts, matched.length, weights, matched.average)
     scores[places] = points / max(points.max(), 1e-9)
-    weights = weights * np.array(
-        [SINGLE_CHARACTER_WEIGHT if one in question.single_characters else 1.0 for one in question.terms]
-    )
-    plain = weights * np.array([one not in question.names for one in question.terms])
-    cover[places] = (counts > 0) @ weights / max(weights.sum(), 1e-9)
-    unnamed[places] = (counts > 0) @ plain / max(plain.sum(), 1e-9)
+    if question.single_characters:
+        weights *= [SINGLE_CHARACTER_WEIGHT if one in question.single_characters else 1.0 for one in question.terms]
+    plain = weights * [one not in question.names for one in question.terms] if question.names else weights
+    present = counts > 0
+    cover[places] = present @ weights / max(weights.sum(), 1e-9)
+    unnamed[places] = present @ plain / max(plain.sum(), 1e-9) if question.names else cover[places]
     passage[places] = matched.passage
     has = np.zeros((size, len(plain)), dtype=bool)
-    has[places] = counts > 0
+    has[places] = present
     before[:] = (~has & has[replies_to] & (replies_to >= 0)[:, None]) @ plain / max(plain.sum(), 1e-9)
     return scores, cover, unnamed, before, passage
 
@@ -149,7 +152,8 @@ def _weigh_terms(counts: Floats, found: Candidates, question: Question) -> Float
         counts[:, folded] = np.maximum(counts[:, folded], counts[:, out])
         frequency[folded] = max(frequency[folded], frequency[out])
     weights: Floats = compute_idf(frequency, found.words.passages)
-    weights[[out for out, folded in twins if out != folded]] = 0.0
+    if twins:
+        weights[[out for out, folded in twins if out != folded]] = 0.0
     return weights
 
 
@@ -339,8 +343,8 @@ def _estimate_relevance(
         + 2.0 * (features["instruction"] + features["preference"])
         + NAMED_SPEAKER_BONUS * named
     )
-    best = np.sort(meaning)[-BEST_MATCHES:]
-    lift = 0.45 * best.max() + 0.45 * best.mean() + 2.5 * cover.max() - 1.0 * crowd - 2.2
+    best = np.sort(meaning)[-BEST_MATCHES:].tolist()
+    lift = 0.45 * best[-1] + 0.45 * sum(best) / len(best) + 2.5 * float(cover.max()) - 1.0 * crowd - 2.2
     is_turn, behind = table.items.session >= 0, own.max() - own
     # In a language whose texts are all near each other, nearness alone lifts nothing.
     slack, fact_lift = (0.0, MAX_FACT_LIFT) if table.background else _ease_small_memory(crowd)
@@ -403,7 +407,8 @@ def _score_sessions(table: CandidateTable) -> Floats:
     number = table.items.session[turns]
     order = np.lexsort((-strength, number))
     sorted_number = number[order]
-    first = np.append(True, sorted_number[1:] != sorted_number[:-1])
+    first = np.ones(len(order), dtype=np.bool_)
+    first[1:] = sorted_number[1:] != sorted_number[:-1]
     group = np.cumsum(first) - 1
     kept = np.arange(len(order)) - np.flatnonzero(first)[group] < BEST_PER_SESSION
     total = np.bincount(group[kept], strength[order][kept])

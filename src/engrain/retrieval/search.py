@@ -81,8 +81,8 @@ def search(request: RecallRequest, services: Services) -> Recall:
     terms = frozenset[int]().union(*(frozenset(one.question.terms) - one.question.single_characters for one in ranked))
     usual_floor = services.embedder.model.floor
     floor = usual_floor if request.min_relevance is None else request.min_relevance
-    shown = request.shown or frozenset()
-    order = [one for one in merge_scopes([one.candidates for one in ranked]) if one.id not in shown]
+    order = merge_scopes([one.candidates for one in ranked])
+    order = [one for one in order if one.id not in request.shown] if request.shown else order
     with services.items.pin_snapshot():
         named = _find_named_relations(request, services)
         order = _lift_named(order, named, floor) if named else order
@@ -146,7 +146,7 @@ def _rank_scope(number: int, scope: Scope, request: RecallRequest, services: Ser
 
 
 def _get_confidence(ranked: list[RankedScope]) -> float:
-    return round(max((one.relevance for scope in ranked for one in scope.candidates), default=0.0), 4)
+    return round(max((float(one.ranking.relevance.max()) for one in ranked if one.candidates), default=0.0), 4)
 
 
 def _list_degraded(ranked: list[RankedScope]) -> list[Degraded]:

@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from engrain.core.identity import Scope
 from engrain.core.model.items import TRUST, Item
@@ -118,23 +119,23 @@ def list_candidates(ranking: Ranking, scope: int, question: Question) -> list[Ca
         order = _spread_sessions(order, ranking)
     if "summary" in question.asks:
         order = _add_replies(order, ranking.table.reply.tolist())
-    columns = (items.ids, score, ranking.relevance.tolist(), items.source.tolist(), _find_trusted(ranking))
-    ordered = (map(column.__getitem__, order) for column in columns)
-    return list(map(_make_candidate, zip(repeat(scope, len(order)), order, *ordered, strict=True)))
+    ids = map(items.ids.__getitem__, order)
+    columns = (ranking.score, ranking.relevance, items.source, _find_trusted(ranking))
+    ordered = (column[order].tolist() for column in columns)
+    return list(map(_make_candidate, zip(repeat(scope, len(order)), order, ids, *ordered, strict=True)))
 
 
-def _find_trusted(ranking: Ranking) -> list[bool]:
+def _find_trusted(ranking: Ranking) -> npt.NDArray[np.bool_]:
     """Tell for each row if only the user or the program can have written it.
 
     A pasted message is not the user's, and an assistant's answer to a tool's result may repeat that result.
     """
     items, before = ranking.table.items, ranking.table.previous
-    trusted = (items.trust >= MIN_TRUST) & (items.traits & PASTED == 0)
+    trusted: npt.NDArray[np.bool_] = (items.trust >= MIN_TRUST) & (items.traits & PASTED == 0)
     is_tool = items.role == "tool"
     if is_tool.any():
         trusted &= ~((items.role == "assistant") & (before >= 0) & is_tool[before]).astype(bool)
-    found: list[bool] = trusted.tolist()
-    return found
+    return trusted
 
 
 def merge_scopes(scopes: Sequence[list[Candidate]]) -> list[Candidate]:

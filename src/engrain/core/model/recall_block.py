@@ -86,6 +86,8 @@ def _date_text(hit: Hit) -> str:
 
 def escape_text(text: str) -> str:
     """Escape a text for its quotes: quotation marks, line ends and every character that is not seen."""
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return text
     return escape_invisible(text.translate(_ESCAPES))
 
 

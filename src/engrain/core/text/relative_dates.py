@@ -8,7 +8,7 @@ from datetime import date, timedelta
 from functools import cache
 
 from engrain.core.text.languages import load_languages
-from engrain.core.text.tokenizer import tokenize
+from engrain.core.text.tokenizer import split_letters, tokenize
 
 MAX_AMOUNT = 1_000
 _WEEKDAYS = (
@@ -80,13 +80,12 @@ def _may_name_a_day(text: str) -> bool:
     """Rule out most texts by their words: the pattern takes 20 times as long."""
     if not text.isascii():
         return bool(_MAY_NAME_A_DAY.search(text))
-    words = _WORD.findall(text.lower())
+    words = split_letters(text.lower())
     return not _DAY_WORDS.isdisjoint(words) or not (
         _MEASURED_WORDS.isdisjoint(words) or _MEASURING_WORDS.isdisjoint(words)
     )
 
 
-_WORD = re.compile(r"\w+")
 # Every match has a word of the first set, or one of the second and one of the third.
 _DAY_WORDS = frozenset(
     ("yesterday", "today", "tonight", "tomorrow", "vorgestern", "gestern", "heute", "morgen", "anteayer", "ayer", "hoy")

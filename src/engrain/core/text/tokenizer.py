@@ -69,6 +69,8 @@ def spell_out_umlauts(text: str) -> list[tuple[str, str]]:
 
     Both are indexed. Folding every `ae` to `a` instead would make one word of `poet` and `pot`.
     """
+    if text.isascii():
+        return []
     words = _LETTERS.findall(normalize_unicode("NFC", text).casefold())
     spelled = [word for word in words if not _UMLAUTS.isdisjoint(word)]
     return [(_fold(word.translate(_UMLAUT_SPELLINGS)), _fold(word)) for word in spelled]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from datetime import datetime
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from engrain.core.clock import Clock, system_clock, to_micros
@@ -20,7 +21,7 @@ from engrain.stores.relational.rows import Row
 from engrain.stores.relational.scopes import TABLES
 from engrain.stores.relational.statements import Statement, number_parameters
 from engrain.stores.sqlite.checksums import build_counter_raise, find_target, list_insert_triggers, prepare_insert
-from engrain.stores.sqlite.connection import CLOSED, Connection, Reader
+from engrain.stores.sqlite.connection import CLOSED, Connection
 from engrain.stores.sqlite.new_scopes import add_scope_row
 from engrain.stores.sqlite.opening import StoreFile, find_steady_clock
 from engrain.stores.sqlite.pool import Loan, Pool, Snapshot, ThreadReads
@@ -37,6 +38,12 @@ _BEGIN_WRITE = (
 _NEW_ITEM = {"retracted_at": None, "access_count": 0, "last_accessed": None}
 # Made once: json.dumps makes an encoder for each call with options.
 _encode_list = json.JSONEncoder(ensure_ascii=False).encode
+
+
+@lru_cache(maxsize=256)
+def _look_up_scope(sql: str) -> str:
+    """The same statement with the scope's id as its parameter, in place of its number."""
+    return re.sub(r":scope\b", "(select scope.scope from scope where scope.id = :scope)", sql)
 
 
 class SqliteTransaction:
@@ -59,6 +66,13 @@ class SqliteTransaction:
         found = self.dialect.find(statement)
         sql, order = number_parameters(found.sql)
         return self.db.rows(sql, order(self._complete(found, {**self._supply(found), **values})))
+
+    def rows_alone(self, statement: str | Statement, **values: Any) -> list[Row]:
+        """Read with this statement alone, which looks up the number of the scope as it runs."""
+        found = self.dialect.find(statement)
+        sql, order = number_parameters(_look_up_scope(found.sql))
+        own = {"scope": self.scope.id if self.scope else None, **self._supply_others(found)}
+        return self.db.rows(sql, order(self._complete(found, {**own, **values})))
 
     def ask(self, statement: str | Statement, **values: Any) -> Fetched:
         return Fetched(self.rows(statement, **values))
@@ -174,9 +188,11 @@ class SqliteTransaction:
 
     def _supply(self, statement: Statement) -> dict[str, Any]:
         """The values that the transaction supplies, but for those of a single row."""
+        own = {"scope": self._scope_key()} if "scope" in statement.parameters else {}
+        return {**own, **self._supply_others(statement)}
+
+    def _supply_others(self, statement: Statement) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        if "scope" in statement.parameters:
-            values["scope"] = self._scope_key()
         if "owner" in statement.parameters:
             values["owner"] = self.owner
         if "clock" in statement.parameters:
@@ -325,13 +341,10 @@ class SqliteDialect:
         rows = db.rows("select scope from scope where id = ?", (scope.id,))
         return int(rows[0][0]) if rows else None
 
-    def find_time(self, db: Reader, at: datetime | None = None) -> int:
-        """The given time, or now: the clock, or the newest recorded time if that is later."""
-        if at is not None:
-            return to_micros(at)
-        ((newest,),) = db.rows("select now from counter where n = 0")
-        self.newest_time = max(self.newest_time, int(newest))
-        return max(self.clock_micros(), int(newest))
+    def find_time(self, recorded: int) -> int:
+        """Now: the clock, or the newest time that the store has recorded if that is later."""
+        self.newest_time = max(self.newest_time, recorded)
+        return max(self.clock_micros(), recorded)
 
     def read(self, scope: Scope | None, do: Do[Answer], *, latest: bool = False) -> Answer:
         return self.snapshot(lambda db: _finish(do(SqliteTransaction(self, db, scope))))
@@ -353,8 +366,8 @@ class SqliteDialect:
         return self._writer.run_each([(make_work(scope, do), request_id) for scope, do, request_id in writes])
 
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
-        # Without a scope to look up it is one statement, which needs no transaction around it.
-        return self.snapshot(lambda db: SqliteTransaction(self, db, scope).rows(statement, **values), scope is None)
+        # One statement, which looks up its scope itself, needs no transaction around it.
+        return self.snapshot(lambda db: SqliteTransaction(self, db, scope).rows_alone(statement, **values), True)
 
     def read_clock(self, scope: Scope | None) -> int:
         self._check_open()

@@ -163,7 +163,7 @@ class ItemTable:
         found = []
         # No two rows have the same place, so a row that is near is as near in this order.
         for step in (step for step in range(-reach, reach + 1) if step):
-            near = np.clip(place + step, 0, len(keys) - 1)
+            near = np.minimum(np.maximum(place + step, 0), len(keys) - 1)  # for few rows faster than clip
             found.append(order[near[np.abs(keys[near] - keys[place]) <= reach]])
         return np.concatenate(found) if found else rows[:0]
 

@@ -38,11 +38,7 @@ class IdColumn:
 
     def read(self, rows: Ints) -> list[str]:
         found = self._ids.values[rows]
-        try:
-            read: list[str] = found.astype("U").tolist()
-        except UnicodeDecodeError:
-            read = [id_.decode() for id_ in found.tolist()]
-        return read
+        return list(map(bytes.decode, found.tolist()))
 
     def find(self, ids: Sequence[str]) -> Ints:
         """The row of each id, -1 for an unknown one. Of several rows it is the last: the others were removed."""

@@ -245,7 +245,7 @@ class VectorIndex(EntryTable):
         if absent.any():
             missing = np.unique(windows[absent])
             self._cache_vectors(missing, windows, self._read_vectors(db, items, missing))
-        return multiply_rows(self._vectors.values[self._cached_at.values[windows]], query)
+        return multiply_rows(self._vectors.values.take(self._cached_at.values[windows], axis=0), query)
 
     def _cache_vectors(self, missing: Ints, needed: Ints, vectors: Array) -> None:
         """Put vectors in the places of those that were compared longest ago, but not of those that are needed now."""
@@ -333,7 +333,7 @@ def quantise_query(row: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int8], 
     """The codes, the scale and the bound of one vector, as `quantise` has them."""
     top = np.abs(row).max()
     scale = top / np.float32(_LEVELS) if top > 0 else np.float32(1)
-    codes = np.rint(row / scale).clip(-_LEVELS, _LEVELS)
+    codes = np.rint(row / scale)  # within the levels: the scale is that of the largest value
     rest = row.astype(np.float64) - codes * np.float64(scale)
     length = np.float32(math.sqrt(float(np.square(rest).sum())))
     return codes.astype(np.int8)[None, :], scale, np.nextafter(length, np.float32(np.inf))

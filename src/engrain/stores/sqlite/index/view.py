@@ -56,9 +56,9 @@ _word_hit: Callable[[tuple[Any, ...]], WordHit] = partial(tuple.__new__, WordHit
 
 
 class Read(Protocol):
-    """Runs a function in a read transaction."""
+    """Runs a function in a read transaction; a `bare` one, which reads once, outside any."""
 
-    def __call__(self, fn: Callable[[Reader], Answer], /) -> Answer: ...
+    def __call__(self, fn: Callable[[Reader], Answer], bare: bool = False, /) -> Answer: ...
 
 
 class IndexCache:
@@ -67,7 +67,7 @@ class IndexCache:
     Above it indexes are kept in files of `folder`, which are mapped. Without a folder one that is larger than the cap
     by itself is read for each answer, and others are dropped until they are asked again."""
 
-    def __init__(self, read: Read, now: Callable[[Reader], int], max_bytes: int, folder: str | None = None) -> None:
+    def __init__(self, read: Read, now: Callable[[int], int], max_bytes: int, folder: str | None = None) -> None:
         self._read = read
         self._now = now
         self._max_bytes = max_bytes
@@ -88,7 +88,9 @@ class IndexCache:
             vectors = index.vectors(db, query.model)
             if vectors is None:
                 return Nearest([], [])
-            mask = index.mask_matching(db, query.where, index.items.mask_visible(self._micros(db, query.at)))
+            mask = index.mask_matching(
+                db, query.where, index.items.mask_visible(self._micros(index.recorded, query.at))
+            )
             rows, cosines, background = vectors.find_nearest(db, index.items, query.vector, mask, query.limit)
             return Nearest(index.items.ids.read(rows), cosines.tolist(), background=background)
 
@@ -99,7 +101,7 @@ class IndexCache:
             vectors = index.vectors(db, query.model)
             if vectors is None:
                 return [nan] * len(ids)
-            rows = index.items.find_visible_rows(ids, self._micros(db, query.at))
+            rows = index.items.find_visible_rows(ids, self._micros(index.recorded, query.at))
             found: list[float] = vectors.score_rows(db, index.items, query.vector, rows).tolist()
             return found
 
@@ -108,7 +110,7 @@ class IndexCache:
     def best(self, query: WordQuery) -> WordMatches:
         def search(index: ScopeIndex, db: Reader) -> WordMatches:
             words = index.words(db)
-            visible = index.items.mask_visible(self._micros(db, query.at))
+            visible = index.items.mask_visible(self._micros(index.recorded, query.at))
             chosen = index.mask_matching(db, query.where, visible)
             scores = words.score(query.terms, visible)
             newness = index.items.ids.order_by_newness()
@@ -118,7 +120,7 @@ class IndexCache:
 
     def counts(self, query: WordQuery, ids: Sequence[str]) -> WordMatches:
         def search(index: ScopeIndex, db: Reader) -> WordMatches:
-            words, at = index.words(db), self._micros(db, query.at)
+            words, at = index.words(db), self._micros(index.recorded, query.at)
             scores = words.score(query.terms, index.items.mask_visible(at))
             return _make_matches(index, scores, words.describe_rows(scores, index.items.find_visible_rows(ids, at)))
 
@@ -126,7 +128,7 @@ class IndexCache:
 
     def collect(self, query: CandidateQuery) -> Candidates:
         def search(index: ScopeIndex, db: Reader) -> Candidates:
-            return Collection(index, db, query, self._micros(db, query.words.at)).collect()
+            return Collection(index, db, query, self._micros(index.recorded, query.words.at)).collect()
 
         return self._search(query.words.scope, search)
 
@@ -158,15 +160,9 @@ class IndexCache:
             return None
         key = (_make_filter_key(query.where), traits, query.limit)
 
-        def recall_list(db: Reader) -> list[str] | None:
-            known = slot.lists.get(key)
-            if known is None or known.newest != _find_newest(db, query.scope.id):
-                return None
-            return known.ids if known.begins <= self._micros(db, query.at) < known.ends else None
-
         def search(index: ScopeIndex, db: Reader) -> list[str]:
             items = index.items
-            mask = index.mask_matching(db, query.where, items.mask_visible(self._micros(db, query.at)))
+            mask = index.mask_matching(db, query.where, items.mask_visible(self._micros(index.recorded, query.at)))
             rows = items.find_with_traits(traits, mask, query.limit) if traits else items.find_newest(mask, query.limit)
             ids = items.ids.read(rows)
             if len(slot.lists) >= _CACHED_LISTS:
@@ -174,14 +170,19 @@ class IndexCache:
             slot.lists[key] = CachedList((items.scope, items.last_change), *items.visible_between, ids)
             return ids
 
-        found = self._read(recall_list)  # without the lock: no search changes a cached list
-        return self._search(query.scope, search) if found is None else found
+        # Without the lock: no search changes a cached list.
+        if known := slot.lists.get(key):
+            *newest, recorded = self._find_newest(query.scope)
+            at = self._micros(recorded, query.at)
+            if known.newest == tuple(newest) and known.begins <= at < known.ends:
+                return known.ids
+        return self._search(query.scope, search)
 
     def speakers(self, scope: Scope) -> frozenset[str]:
         slot = self._slots.get(scope.id)
         known = slot.speakers if slot else None
         # Without the lock: no search changes this tuple.
-        if known and known[:2] == self._read(lambda db: _find_newest(db, scope.id)):
+        if known and known[:2] == self._find_newest(scope)[:2]:
             return known[2]
         return self._search(scope, lambda index, db: index.items.speakers)
 
@@ -205,8 +206,11 @@ class IndexCache:
     def clear(self) -> None:
         held.drop(self._slots)
 
-    def _micros(self, db: Reader, at: datetime | None) -> int:
-        return self._now(db) if at is None else to_micros(at)
+    def _micros(self, recorded: int, at: datetime | None) -> int:
+        return self._now(recorded) if at is None else to_micros(at)
+
+    def _find_newest(self, scope: Scope) -> tuple[int, int, int]:
+        return self._read(lambda db: _find_newest(db, scope.id), True)
 
     def _search(self, scope: Scope, search: Callable[[ScopeIndex, Reader], Answer]) -> Answer:
         # Before the snapshot: loading numpy takes a while.
@@ -236,7 +240,7 @@ class IndexCache:
         return answer
 
     def _refresh(self, index: ScopeIndex | None, db: Reader, slot: Slot) -> ScopeIndex:
-        scope, newest = _find_newest(db, slot.scope_id)
+        scope, newest, recorded = _find_newest(db, slot.scope_id)
         # Change numbers that went back belong to another file.
         if index is not None and (index.items.scope != scope or index.items.last_change > newest):
             index = None
@@ -248,6 +252,7 @@ class IndexCache:
             slot.is_large = slot.is_large or index.items.nbytes + _ENTRY_BYTES * len(index.items) > self._max_bytes
             if slot.is_large and (files := self._slots.open_files()):
                 index.map_files(files)
+        index.recorded = recorded
         return index
 
 
@@ -259,6 +264,7 @@ class ScopeIndex:
         from engrain.stores.sqlite.index.words import WordIndex
 
         self.items = ItemTable(scope)
+        self.recorded = 0  # the newest time that the store had recorded at the last refresh
         self._words = WordIndex()
         self._vectors: dict[str, VectorIndex] = {}
         self._allocate: Allocate | None = None
@@ -409,12 +415,11 @@ def _make_filter_key(where: Filter | None) -> FilterKey:
     return tuple(key)
 
 
-def _find_newest(db: Reader, scope_id: str) -> tuple[int, int]:
-    """The number of a scope and of its last change."""
-    found = list(db.rows(SQL["find_scope_changes"], {"id": scope_id}))
+def _find_newest(db: Reader, scope_id: str) -> tuple[int, int, int]:
+    """The number of a scope and of its last change, and the newest time that the store has recorded."""
+    ((scope, changed, deleted, recorded),) = db.rows(SQL["find_scope_changes"], {"id": scope_id})
     # Scope numbers begin at 1: scope 0 is always empty.
-    scope, changed, deleted = found[0] if found else (0, 0, 0)
-    return scope, max(changed or 0, deleted or 0)
+    return scope or 0, max(changed or 0, deleted or 0), recorded
 
 
 def _refresh_entries(entries: EntryTable, db: Reader, items: ItemTable) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -305,15 +306,19 @@ class Postings:
             tail, tail_terms = self._tail.values, self._tail.values >> _TERM_SHIFT
             newest = (tail[tail_terms == np.uint64(term)] for term in terms)
             parts = [np.append(part, more) for part, more in zip(parts, newest, strict=True)]
-        return [self._decode(part) for part in parts]
+        passages, counts = self._decode(np.concatenate([self._sorted[:0], *parts]))
+        ends = list(accumulate(map(len, parts)))
+        bounds = zip([0, *ends], ends, strict=False)
+        return [(passages[start:end], counts[start:end]) for start, end in bounds]
 
     def _decode(self, keys: Keys) -> tuple[Ints, Ints]:
         counts = (keys & _COUNT_MASK).view(np.int64)
-        passages = ((keys & _LOW_HALF) >> _COUNT_BITS).view(np.int64)
+        passages = keys & _LOW_HALF
+        passages >>= _COUNT_BITS
         if self._large_counts:
             for place in np.flatnonzero(counts == _LARGE_COUNT).tolist():
                 counts[place] = self._large_counts[int(keys[place])]
-        return passages, counts
+        return passages.view(np.int64), counts
 
 
 def _make_keys(terms: Terms, passages: Ints, counts: Counts) -> Keys:

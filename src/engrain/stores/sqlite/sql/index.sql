@@ -1,8 +1,9 @@
 -- find_scope_changes --
--- The number of a scope and the newest changes in it: of items that are there, and of deleted ones.
-select scope, (select max(changed) from item where item.scope = scope.scope),
-  (select max(change) from deleted_item where deleted_item.scope = scope.scope)
-from scope where id = :id;
+-- The number of a scope, the newest changes in it (of items that are there, and of deleted ones), and the newest time
+-- that the store has recorded.
+select scope.scope, (select max(changed) from item where item.scope = scope.scope),
+  (select max(change) from deleted_item where deleted_item.scope = scope.scope), counter.now
+from counter left join scope on scope.id = :id where counter.n = 0;
 
 -- load_index_items --
 -- Page by page: the rows are still in the processor's cache when columns are made of them. The end is null for an open
