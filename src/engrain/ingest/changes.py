@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 WEIGHTS = "changes.npz"
 MAX_SHARED = 3
 # The chances from which a fact is ended, and from which it is only marked as earlier.
-MIN_SAME, MIN_ENDED = 0.52, 0.5
+MIN_SAME, MIN_ENDED = 0.6, 0.5
 MIN_ENDED_SURELY = 0.85  # of a standing wish, and of an address that another sentence may give for something else
 MIN_SAME_EARLIER, MIN_ENDED_EARLIER = 0.4, 0.3
 _SHARPNESS = 12.0  # of the aspects' scores, which are near 0 and 1
