@@ -97,7 +97,7 @@ def taken_over(memory: Memory, outside: Outside) -> None:
             memory.tasks.resolve(TASK, halted.step, "done" if "mail" in outside.lines() else "failed")
 
 
-@pytest.mark.parametrize(("workers", "tasks"), [(3, 24), pytest.param(8, 200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("workers", "tasks"), [(3, 24), pytest.param(8, 1_500, marks=pytest.mark.slow)])
 def test_many_workers_and_random_kills_do_each_task_once(
     path: Path, workers: int, tasks: int, report_counts: Callable[..., None]
 ) -> None:
