@@ -31,6 +31,7 @@ from engrain.stores.sqlite.erasure import SqliteErasures
 from engrain.stores.sqlite.health import Health
 from engrain.stores.sqlite.index.view import IndexCache
 from engrain.stores.sqlite.lock import FileLock
+from engrain.stores.sqlite.logs import check_log
 from engrain.stores.sqlite.migrate import LOCK_SECONDS, create_file, read_version, upgrade
 from engrain.stores.sqlite.opening import (
     FileIdentity,
@@ -69,7 +70,7 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Requests, Sessions, Du
     ) -> None:
         self._clock = clock
         self.ids: IdSource = ids or SortableIds()
-        self._file = ensure_readable(inspect_path(location, read_only, key))
+        self._file = check_log(ensure_readable(inspect_path(location, read_only, key)))
         # A read-only store never takes the lock, but counts as a user of the file.
         self._lock = FileLock(self._file.sibling("-lock")) if self._file.path else None
         self._name = str(self._file.path)
