@@ -72,7 +72,10 @@ def forge(path: Path, table: str, column: str, value: Value) -> bool:
                 )
             except EngrainError:
                 return False
-        seal_rows(db)
+        try:
+            seal_rows(db)
+        except EngrainError:  # the counter itself is at its end
+            return False
         db.commit()
     return True
 
