@@ -21,7 +21,3 @@ def erase(store: Path, fatal: int | None) -> None:
         assert done.receipt, done.why
     layer.unregister()
     store.with_suffix(".points").write_text(str(points.count))
-
-
-if __name__ == "__main__":
-    erase(Path(sys.argv[1]), None)

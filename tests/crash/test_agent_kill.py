@@ -24,6 +24,11 @@ if not hasattr(os, "fork"):
     pytest.skip("kills need a system that forks", allow_module_level=True)
 
 
+# The two tools of a turn run at once. If their records share a commit, a run has fewer points: one that is missed is
+# tried again.
+RUNS, TRIES = 4, 60
+
+
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
     service = Service(tmp_path)
@@ -45,6 +50,11 @@ def killed(path: Path, service: Service, kind: str, fatal: int | None) -> int:
         assert os.WTERMSIG(status) == signal.SIGKILL
         return 0
     return int(note.read_text())
+
+
+def copied(folder: Path, name: str) -> Path:
+    (folder / name).mkdir()
+    return Path(shutil.copy(folder / "store.db", folder / name / "store.db"))
 
 
 def conversation(memory: Memory) -> list[Any]:
@@ -84,8 +94,8 @@ def continued(path: Path, service: Service, kind: str) -> str:
     return fate
 
 
-def unkilled(tmp_path: Path, service: Service, kind: str) -> tuple[int, list[Any], list[str]]:
-    path = tmp_path / "whole.db"
+def unkilled(tmp_path: Path, service: Service, kind: str, number: int) -> tuple[int, list[Any], list[str]]:
+    path = copied(tmp_path, f"whole {number}")
     points = killed(path, service, kind, None)
     with open_memory(path) as memory:
         return points, conversation(memory), kept(memory)
@@ -104,8 +114,8 @@ def test_a_kill_at_any_point_is_not_to_be_seen_in_the_end(
 ) -> None:
     with open_memory(tmp_path / "store.db"):
         pass  # so that the points lie in the turn, and not in the making of the file
-    shutil.copy(tmp_path / "store.db", tmp_path / "whole.db")
-    points, said, facts = unkilled(tmp_path, service, kind)
+    runs = [unkilled(tmp_path, service, kind, number) for number in range(RUNS)]
+    points, said, facts = max(runs) if share == 1.0 else min(runs)
     assert [role for role, *_ in said] == ["user", "assistant", "tool", "tool", "assistant", "tool", "assistant"]
     assert said[0][1] == SAID
     assert len(facts) == 1
@@ -113,17 +123,13 @@ def test_a_kill_at_any_point_is_not_to_be_seen_in_the_end(
     chosen = sorted(random.Random(kind).sample(range(1, points + 1), max(4, round(points * share))))
     chosen = choose_points(chosen)
     fates: Counter[str] = Counter()
-    missed = 0
     for point in chosen:
-        folder = tmp_path / str(point)
-        folder.mkdir()
-        path = folder / "store.db"
-        shutil.copy(tmp_path / "store.db", path)
-        missed += killed(path, service, kind, point) > 0
+        paths = (copied(tmp_path, f"{point} {number}") for number in range(TRIES))
+        path = next((one for one in paths if not killed(one, service, kind, point)), None)
+        assert path, "the point was not met"
         fates[continued(path, service, kind)] += 1
         with open_memory(path) as memory:
             assert (conversation(memory), kept(memory)) == (said, facts), point
-    assert missed <= max(1, len(chosen) // 50), "the last points may be missing where a run makes fewer calls"
-    report_counts(kills=len(chosen) - missed, of=points, **fates)
+    report_counts(kills=len(chosen), of=points, **fates)
     if share == 1.0:
         assert fates["reported"] > 0, "no kill fell between intent and result: nothing was measured"

@@ -14,16 +14,15 @@ from pathlib import Path
 import pytest
 import restore_program
 from counting import choose_points
-from tracing import needs_strace
+from tracing import Traced, needs_strace, needs_tracing, run_traced
 
 from engrain import Memory
+from engrain.memory.restore import restore_backup
 
 CALLS = ("pwrite64", "fdatasync", "fsync", "ftruncate", "unlink", "rename")
 BY_DEFAULT = (("pwrite64", "ENOSPC"), ("rename", "EIO"))
 FORGOTTEN, KEPT, NEWER = "Ana's bank code is 4711.", "Ana lives in Quito.", "Ana likes tea."
 OLD, RESTORED = [NEWER, KEPT], [KEPT]
-
-pytestmark = needs_strace
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +55,7 @@ def count_calls(template: Path) -> dict[str, int]:
     return {call: max(counts.values(), default=0) for call, counts in threads.items()}
 
 
-def choose_calls(template: Path, call: str, points: int | None) -> list[int]:
-    count = count_calls(template)[call]
+def spread_points(count: int, points: int | None) -> list[int]:
     if points is None or count <= points:
         return choose_points(range(1, count + 1))
     return sorted({1 + (count - 1) * n // (points - 1) for n in range(points)})
@@ -75,23 +73,34 @@ def assert_clean(folder: Path) -> None:
         assert path.name == "backup.db" or FORGOTTEN.encode() not in path.read_bytes(), path.name
 
 
-@pytest.mark.parametrize(
-    ("call", "points"),
-    [("pwrite64", 2), ("fsync", 2), *(pytest.param(call, None, marks=pytest.mark.slow) for call in CALLS)],
-)
+def restore_traced(template: Path, folder: Path, fatal: int | None = None) -> Traced:
+    shutil.copytree(template, folder)
+    return run_traced(lambda: restore_backup(folder / "backup.db", folder / "agent.db", force=True), fatal, CALLS)
+
+
+@needs_tracing
+@pytest.mark.parametrize("points", [4, pytest.param(None, marks=pytest.mark.slow)])
 def test_a_killed_restore_leaves_one_whole_store(
-    template: Path, tmp_path: Path, call: str, points: int | None, report_counts: Callable[..., None]
+    template: Path, tmp_path: Path, points: int | None, report_counts: Callable[..., None]
 ) -> None:
-    chosen = choose_calls(template, call, points)
-    report_counts(kills=len(chosen), of=count_calls(template)[call])
+    restore_traced(template, tmp_path / "first")  # it reads files of data that later ones have in memory
+    done = restore_traced(template, tmp_path / "whole")
+    assert done.status == 0
+    chosen = spread_points(done.calls, points)
+    found: Counter[bool] = Counter()
     for number in chosen:
         folder = tmp_path / str(number)
-        restore(template, folder, f"trace={call}", f"inject={call}:signal=KILL:when={number}")
-        assert read_texts(folder) in (OLD, RESTORED)
+        assert restore_traced(template, folder, number).killed
+        texts = read_texts(folder)
+        assert texts in (OLD, RESTORED)
+        found[texts == OLD] += 1
         assert_clean(folder)
         shutil.rmtree(folder)
+    report_counts(kills=len(chosen), of=done.calls)
+    assert points or min(found[True], found[False]) > 0
 
 
+@needs_strace
 @pytest.mark.parametrize("points", [2, pytest.param(None, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("call", "error"),
@@ -103,7 +112,7 @@ def test_a_killed_restore_leaves_one_whole_store(
 def test_an_error_of_a_restore_says_which_store_stands(
     template: Path, tmp_path: Path, call: str, error: str, points: int | None, report_counts: Callable[..., None]
 ) -> None:
-    chosen = choose_calls(template, call, points)
+    chosen = spread_points(count_calls(template)[call], points)
     if points is None:
         report_counts(**{error: len(chosen)}, of=count_calls(template)[call])
     for number in chosen:

@@ -24,7 +24,7 @@ from engrain.core.formats.manifests import MANIFEST_SUFFIX
 from engrain.memory.restore import restore_backup
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.lock import FileLock
-from engrain.stores.sqlite.opening import as_immutable, inspect_path
+from engrain.stores.sqlite.opening import as_immutable, inspect_path, open_connection
 from engrain.stores.sqlite.schema import open_outside
 
 # SQL that its author hopes for us to run. {witness} is a database that appears if it ran.
@@ -185,6 +185,30 @@ def test_a_file_from_outside_can_only_be_read(store: Path, tmp_path: Path, witne
             db.rows(sql.format(witness=witness))
     assert (tmp_path / "backup.db").read_bytes() == before
     assert not witness.exists()
+
+
+def test_a_file_that_is_copied_is_copied_to_one_place(store: Path, tmp_path: Path, witness: Path) -> None:
+    copy = tmp_path / "copy.db"
+    with open_outside(inspect_path(store, read_only=True), copy) as (db, _):
+        for place in (witness, f"{copy.as_uri()}.other", f"file:{witness}?{copy.as_uri()}"):
+            with pytest.raises(EngrainError):
+                db.rows("vacuum into ?", (str(place),))
+            with pytest.raises(EngrainError):
+                db.rows("attach ? as vacuum_a", (str(place),))
+        db.rows("vacuum into ?", (copy.as_uri(),))
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("copy")) == ["copy.db"]
+    assert not witness.exists()
+
+
+def test_no_connection_edits_a_schema_or_reads_a_view(store: Path) -> None:
+    with closing(open_connection(inspect_path(store, read_only=False))) as db:
+        db.rows("pragma writable_schema = on")
+        with pytest.raises(EngrainError):
+            db.run("update sqlite_schema set sql = sql || ' ' where name = 'item'")
+        db.run("begin")
+        db.run("create view v as select 1")
+        with pytest.raises(EngrainError):
+            db.rows("select * from v")
 
 
 def test_the_error_names_what_is_foreign(store: Path, witness: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from engrain import Memory, Store
 from engrain.memory.restore import restore_backup
 from engrain.stores.sqlite import migrate
+from engrain.stores.vectors.clients import LockedFolder
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes are POSIX's")
 
@@ -54,6 +55,13 @@ def test_no_file_is_open_to_others_where_the_migrations_run_in_the_file(
     with Memory(tmp_path / "store.db", user="ana") as memory:
         memory.remember("Ana lives in Quito.")
         assert find_open(tmp_path) == {}
+
+
+def test_the_folder_of_an_embedded_index_is_private(tmp_path: Path) -> None:
+    folder = LockedFolder(tmp_path / "vectors")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["vectors", "vectors.lock"]
+    assert find_open(tmp_path) == {}
+    folder.leave()
 
 
 def test_folders_on_the_way_are_private_too(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import inspect
+import math
 import pkgutil
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +18,9 @@ from engrain.core.tokens import estimate_tokens
 
 MAX_GROWTH = 2.5  # of the CPU time for a text of twice the length
 SUSPICIOUS = 2.2
+NEARLY = 0.15  # as near to 2 is linear growth
+MAX_SECONDS = 120.0
+SHORT_SECONDS = 0.3
 MIN_SECONDS = 0.05  # below it a fixed part, such as the reading of a paragraph, weighs too much
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 Call = Callable[[str], object]
@@ -224,20 +228,48 @@ def find_worst_growth(call: Call, kind: str, sizes: tuple[int, ...]) -> tuple[fl
 
     Times below MIN_SECONDS count as linear. A suspicious ratio is measured again, best of three.
     """
-    worst, at = 0.0, 0
-    before = None
-    for size in sizes:
-        took = measure_cpu(call, make_text(kind, size), 1)
-        if took >= MIN_SECONDS:
-            ratio = took / max(before or measure_cpu(call, make_text(kind, size // 2), 1), 1e-9)
-            # Other programs disturb a short measurement: three rounds must agree that the time grows too fast.
-            for _ in range(3):
-                if ratio < SUSPICIOUS:
-                    break
-                half = measure_cpu(call, make_text(kind, size // 2), 3)
-                ratio = measure_cpu(call, make_text(kind, size), 3) / max(half, 1e-9)
-            worst, at = max((worst, at), (ratio, size))
-            if worst >= MAX_GROWTH:
-                break
-        before = took
-    return worst, at
+    took: dict[int, float] = {}
+
+    def measure(size: int) -> float:
+        if size not in took:
+            took[size] = measure_cpu(call, make_text(kind, size), 1)
+        return took[size]
+
+    worst = (0.0, 0)
+    for size in sizes[-1:] if _is_linear_from_end_to_end(measure, sizes) else sizes:
+        if measure(size) >= MIN_SECONDS:
+            worst = max(worst, (_compare_with_half(call, kind, size, measure), size))
+        if worst[0] >= MAX_GROWTH:
+            break
+    return worst
+
+
+def _is_linear_from_end_to_end(measure: Callable[[int], float], sizes: tuple[int, ...]) -> bool:
+    """Whether the doublings between can be left out: the time grows with the length from the first size to the last.
+
+    It grows as much in the last doubling. A function that is quadratic up to a limit, and reads no more of the text,
+    does not; nor does one that is quadratic only for long texts.
+    """
+    first, last = sizes[0], sizes[-1]
+    if len(sizes) == 1 or measure(first) * last / first >= MAX_SECONDS:
+        return False  # from the first size on, so that one that is far too slow is found by a short text
+    if measure(last) < MIN_SECONDS:
+        return True
+    growth = (measure(last) / max(measure(first), 1e-9)) ** (1 / math.log2(last / first))
+    return max(abs(growth - 2), abs(measure(last) / measure(last // 2) - 2)) < NEARLY
+
+
+def _compare_with_half(call: Call, kind: str, size: int, measure: Callable[[int], float]) -> float:
+    ratio = measure(size) / max(measure(size // 2), 1e-9)
+    # Other programs disturb a short measurement: three rounds must agree that the time grows too fast.
+    for _ in range(3):
+        if ratio < SUSPICIOUS:
+            break
+        half = measure_cpu(call, make_text(kind, size // 2), 3)
+        whole = measure_cpu(call, make_text(kind, size), 3)
+        ratio = whole / max(half, 1e-9)
+        if ratio >= MAX_GROWTH and whole < SHORT_SECONDS:
+            # Memory that the process asks for makes steps in short times. Longer texts tell if it is more than a step.
+            longest = measure_cpu(call, make_text(kind, size * 4), 3)
+            ratio = (longest / max(half, 1e-9)) ** (1 / 3)
+    return ratio

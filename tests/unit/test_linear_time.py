@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date
@@ -126,6 +127,25 @@ def check_growth(name: str, call: Call, kinds: list[str], sizes: tuple[int, ...]
     found = {kind: find_worst_growth(call, kind, sizes) for kind in kinds}
     slow = {kind: growth for kind, growth in found.items() if growth[0] >= MAX_GROWTH}
     assert not slow, f"{name} is not linear (growth of the time, at length): {slow}"
+
+
+SECONDS: dict[str, tuple[Callable[[int], float], bool]] = {
+    "linear": (lambda n: n * 1e-6, True),
+    "n log n": (lambda n: n * 1e-7 * math.log2(n), True),
+    "too quick to tell": (lambda n: n * n * 1e-14, True),
+    "quadratic": (lambda n: n * n * 1e-12, False),
+    "quadratic for long texts": (lambda n: n * 2e-7 + n * n * 4e-13, False),
+    "quadratic up to a limit": (lambda n: min(n, 64_000) ** 2 * 1e-10, False),
+    "cubic for short texts": (lambda n: min(n, 32_000) ** 3 * 1e-14, False),
+}
+
+
+@pytest.mark.parametrize("name", SECONDS)
+def test_the_doublings_find_what_is_not_linear(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds, linear = SECONDS[name]
+    monkeypatch.setattr("linear_kit.measure_cpu", lambda call, text, tries: call(text))
+    worst, _ = find_worst_growth(lambda text: seconds(len(text)), "letters", FULL)
+    assert (worst < MAX_GROWTH) == linear
 
 
 def test_every_function_that_takes_text_is_measured_or_explained() -> None:

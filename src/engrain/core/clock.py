@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 
-from engrain.core.errors import InvalidInput
+from engrain.core.errors import InvalidInput, StoreCorrupt
 
 Clock = Callable[[], datetime]
 # A time as callers may pass it. A datetime is a date.
@@ -29,7 +29,11 @@ def to_micros(when: datetime) -> int:
 
 
 def from_micros(micros: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=micros)
+    """Return a stored time. StoreCorrupt if no calendar has it."""
+    try:
+        return _EPOCH + timedelta(microseconds=micros)
+    except OverflowError as exc:
+        raise StoreCorrupt(f"a stored time is in no calendar: {micros}. Restore a backup.") from exc
 
 
 def check_time(when: object, what: str, *, end_of_day: bool = False) -> datetime:

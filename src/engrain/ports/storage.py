@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import Event
 from typing import Protocol, TypeVar, runtime_checkable
 
+from engrain.core.errors import StoreCorrupt
 from engrain.core.formats.manifests import BackupManifest
 from engrain.core.identity import Scope
 from engrain.core.model.queries import Finding
@@ -152,9 +153,13 @@ def iterate_rows(store: Movable, kind: RowKind, scope: Scope | None = None) -> I
 
 def iterate_pages(store: Movable, kind: RowKind, scope: Scope | None = None) -> Iterator[list[Row]]:
     after: Key | None = None
+    seen: set[Key] = set()
     while rows := store.dump(kind, after, PAGE_SIZE, scope):
         yield rows
         after = rows[-1].key
+        if after in seen:  # of a forged scope, whose names are not those of its id
+            raise StoreCorrupt(f"the rows of kind {kind} have keys that do not fit their scope. Restore a backup.")
+        seen.add(after)
 
 
 class Folder(Protocol):

@@ -69,7 +69,7 @@ def row_to_entry(row: Sequence[Any]) -> AuditEntry:
     try:
         when, values = from_micros(at), json.loads(details)
         ours = _encode(values) == details and subject not in ("", _NOBODY)
-    except (ValueError, OverflowError, TypeError, RecursionError):
+    except (ValueError, StoreCorrupt, TypeError, RecursionError):
         when, values, ours = from_micros(0), {}, False
     return AuditEntry(n, when, what, subject, values if ours else {"unreadable": True}, previous, hash)
 

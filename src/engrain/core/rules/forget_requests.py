@@ -138,6 +138,8 @@ def find_matter(text: str) -> Matter | None:
     """Return the matter of a request; None if nothing is named and the request does not point at what was said."""
     clauses = [text[slice(*span)] for span in _split_clauses(text[:MAX_MESSAGE_CHARACTERS])]
     read = [read_words(one) for one in clauses]
+    if not read:
+        return None
     place = next((k for k, one in enumerate(read) if _is_order(one)), None)
     if place is None:
         place = next((k for k, one in enumerate(read) if _MAYBE & _join_classes(one)), 0)
@@ -149,7 +151,7 @@ def find_matter(text: str) -> Matter | None:
         if any(mark.isdigit() for one in earlier for mark in one):  # "17, the locker: delete that"
             named, clause = [*earlier, *named], f"{clauses[k - 1]} {clause}"
         return Matter(clause.strip(), tuple(named))
-    return Matter("", ()) if read and _points_back(read[place]) else None
+    return Matter("", ()) if _points_back(read[place]) else None
 
 
 def list_matter_words(text: str) -> list[str]:

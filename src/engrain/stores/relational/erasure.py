@@ -248,7 +248,7 @@ def _read_erasure(row: Row) -> Erasure:
             id_, subject_hash, kind, stage, from_micros(at), subject, memories,
             removed, tuple(json.loads(ids)), dict(json.loads(notes)), bytes(fingerprints),
         )  # fmt: skip
-    except (ValueError, OverflowError, TypeError, RecursionError) as exc:
+    except (ValueError, StoreCorrupt, TypeError, RecursionError) as exc:
         raise StoreCorrupt(
             "a row of table erasure is damaged: nobody knows what it erases. Run: engrain doctor. Restore a backup."
         ) from exc

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, get_args
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar, get_args
 
 from engrain.core.clock import from_micros, to_micros
-from engrain.core.errors import Conflict
+from engrain.core.errors import Conflict, StoreCorrupt
 from engrain.core.model.erasure import ErasedSubject, Hold, read_reasons
 from engrain.core.model.items import Citation, Item, Relation, Source, SourceKind
 from engrain.core.model.plans import Applied, Outcome
 from engrain.core.model.sessions import Episode
 
 Row = tuple[Any, ...]
+Given = ParamSpec("Given")
+Read = TypeVar("Read")
 
 # The columns that read_item takes, in its order. A dialect adds the sources as JSON: see read_sources.
 ITEM_COLUMNS = """item.n, item.id, item.kind, item.text, item.importance, item.recorded_at, item.valid_from,
@@ -39,6 +42,23 @@ RECORD_COLUMNS = "record.key, record.body, record.at, record.expires_at"
 _PLAIN = {f'[["{kind}",null,[]]]': (Source(None, kind),) for kind in get_args(SourceKind)}
 
 
+def decodes(read: Callable[Given, Read]) -> Callable[Given, Read]:
+    """Raise StoreCorrupt for a value that engrain never writes: a forged row may have the checksum that fits."""
+
+    @wraps(read)
+    def decode(*args: Given.args, **kwargs: Given.kwargs) -> Read:
+        try:
+            return read(*args, **kwargs)
+        except (ValueError, TypeError, OverflowError, LookupError, AttributeError, RecursionError) as exc:
+            raise StoreCorrupt(
+                f"a row holds a value that engrain does not write ({type(exc).__name__}). Run: engrain doctor. "
+                "Restore a backup."
+            ) from exc
+
+    return decode
+
+
+@decodes
 def read_item(row: Row) -> Item:
     (
         _, id_, kind, text, importance, recorded, begins, ends, occurred, slot, metadata, trust, session, place,
@@ -78,11 +98,13 @@ def write_time(time: datetime | None) -> int | None:
     return None if time is None else to_micros(time)
 
 
+@decodes
 def read_receipt(row: Row) -> ErasedSubject:
     subject_hash, kind, at, receipt = row
     return ErasedSubject(subject_hash, kind, from_micros(at), receipt)
 
 
+@decodes
 def read_hold(row: Row) -> Hold:
     subject_hash, at, reasons, hidden = row
     return Hold(subject_hash, from_micros(at), read_reasons(reasons), bool(hidden))
@@ -96,6 +118,7 @@ def write_answer(applied: Applied, asked: bytes) -> str:
     return json.dumps([applied.seq, outcomes, asked.hex(), applied.value])
 
 
+@decodes
 def read_answer(text: str, asked: bytes | None) -> Applied:
     """Raise Conflict if `asked` is given and the request id was first used for another write."""
     seq, outcomes, first, value = json.loads(text)
@@ -118,6 +141,7 @@ def write_episode(episode: Episode, item: int | None) -> dict[str, Any]:
     }
 
 
+@decodes
 def read_episode(row: Row) -> Episode:
     id_, session, kind, text, importance, happened, expires, count, data, item, key = row
     return Episode(

@@ -27,7 +27,7 @@ from engrain.core.model.tasks import (
 )
 from engrain.stores.relational.dialect import Deferred, Dialect, Pending, ScopeKey, Transaction
 from engrain.stores.relational.holds import check_hold, load_scopes_on_hold
-from engrain.stores.relational.rows import TASK_WIDTH, Row, read_time, write_time
+from engrain.stores.relational.rows import TASK_WIDTH, Row, decodes, read_time, write_time
 
 Answer = TypeVar("Answer")
 _NO_LIMIT = 1 << 62
@@ -354,6 +354,7 @@ class StepJournal:
         return self.now - round(seconds * 1_000_000)
 
 
+@decodes
 def read_task(row: Row) -> TaskRecord:
     tenant, agent, user, task, goal, version, status, epoch, worker, until, started, ended, outcome, due, body = row
     return TaskRecord(
@@ -400,6 +401,7 @@ def _write_start(start: StepStart) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@decodes
 def read_step(row: Row) -> StepRecord:
     name, occurrence, kind, status, attempt, epoch, input_, key, version, started, ended, result, error = row
     return StepRecord(

@@ -36,6 +36,7 @@ from engrain.ports.plain_files import read_plain
 from engrain.stores.sqlite.checksums import find_damage
 from engrain.stores.sqlite.connection import Connection, require_encryption
 from engrain.stores.sqlite.dialect import SqliteDialect
+from engrain.stores.sqlite.journals import RENUMBER_LOGS
 from engrain.stores.sqlite.lock import FileLock
 from engrain.stores.sqlite.migrate import APPLICATION_ID, latest_version
 from engrain.stores.sqlite.opening import (
@@ -45,6 +46,7 @@ from engrain.stores.sqlite.opening import (
     check_key,
     identify_file,
     inspect_path,
+    open_connection,
     sync_folder,
     write_copy,
 )
@@ -98,8 +100,9 @@ class Backups:
             # A store in memory has one connection, which is outside a transaction while it is read.
             run = self._pool.run_bare if self._file.path else self.dialect.snapshot
             run(lambda db: write_copy(db, part, key))
-            copy = as_immutable(StoreFile(part, "truncate", key=key or self._file.key))
-            manifest = self._make_manifest(copy, least)
+            copy = StoreFile(part, "truncate", key=key or self._file.key)
+            _renumber_logs(copy)
+            manifest = self._make_manifest(as_immutable(copy), least)
             # The file first: a manifest never stands without its backup.
             part.replace(path)
             written = True
@@ -139,6 +142,16 @@ class Backups:
     def _last_change(self) -> int:
         ((change,),) = self.dialect.snapshot(lambda db: db.rows(_SQL["find_last_change"]))
         return int(change)
+
+
+def _renumber_logs(copy: StoreFile) -> None:
+    """So that no log of the store is taken for one of the copy, should somebody put it in the place of the store."""
+    assert copy.path is not None
+    with contextlib.closing(open_connection(copy)) as db:
+        db.rows("pragma journal_mode = off")
+        db.run(RENUMBER_LOGS)
+    with copy.path.open("rb+") as file:
+        os.fsync(file.fileno())
 
 
 def check_backup(path: Path, key: str | None) -> tuple[StoreFile, BackupManifest]:

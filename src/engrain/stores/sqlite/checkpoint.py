@@ -9,6 +9,7 @@ from queue import SimpleQueue
 
 from engrain.core.errors import EngrainError
 from engrain.stores.sqlite.connection import Connection
+from engrain.stores.sqlite.journals import NEXT_LOG
 from engrain.stores.sqlite.lock import FileLock
 from engrain.stores.sqlite.pool import Pool
 from engrain.stores.sqlite.writer import LOCK_SECONDS
@@ -93,5 +94,5 @@ class Checkpointer:
 def start_log(db: Connection) -> None:
     """Commit a change of no other effect, so that no caller's write is the first in a new log."""
     db.run("begin immediate")
-    db.run("update counter set logs = logs + 1 where n = 0")
+    db.run(NEXT_LOG)
     db.commit()

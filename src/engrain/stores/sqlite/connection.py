@@ -44,7 +44,7 @@ _CACHED_STATEMENTS = 256
 # Measured: half the time of reading 100,000 rows at once, and the garbage collector has nothing to walk through.
 PAGE_ROWS = 512
 # A damaged text is not UTF-8, and apsw lets Python's error through.
-_DATA_ERRORS = (apsw.Error, UnicodeDecodeError)
+_DATA_ERRORS = (apsw.Error, UnicodeDecodeError, OverflowError)
 _REPAIR = "Run: engrain doctor. Restore a backup; without one, engrain doctor --rebuild keeps the row as it is now."
 
 
@@ -273,7 +273,7 @@ class Connection:
     def _raise(self, exc: Exception, noted: int = 0) -> NoReturn:
         del self.differences[noted:]  # what a failed statement wrote is undone
         self.models.clear()  # perhaps with the whole transaction
-        if isinstance(exc, UnicodeDecodeError):
+        if isinstance(exc, (UnicodeDecodeError, OverflowError)):  # a number that counts on from a forged one
             raise StoreCorrupt(f"a row of the file is damaged ({exc}). {_REPAIR}") from exc
         if isinstance(exc, apsw.ConnectionClosedError):
             raise StoreClosed(CLOSED) from exc

@@ -17,7 +17,7 @@ from engrain.core.model.filters import Filter
 from engrain.core.model.items import Vectors, Words
 from engrain.stores.relational.dialect import Deferred, Do, Fetched, ScopeKey, Transaction
 from engrain.stores.relational.holds import hash_owner
-from engrain.stores.relational.rows import Row
+from engrain.stores.relational.rows import Row, decodes
 from engrain.stores.relational.scopes import TABLES
 from engrain.stores.relational.statements import Statement, number_parameters
 from engrain.stores.sqlite.checksums import build_counter_raise, find_target, list_insert_triggers, prepare_insert
@@ -403,6 +403,7 @@ class SqliteDialect:
     def build_where(self, where: Filter | None) -> tuple[str, dict[str, Any]]:
         return build_where(where)
 
+    @decodes
     def read_vectors(self, rows: Iterable[Row]) -> dict[str, tuple[bytes, ...]]:
         """All windows of an item are in one row."""
         return {

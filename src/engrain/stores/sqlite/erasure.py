@@ -90,7 +90,7 @@ def _load_scope_pieces(tx: Transaction, key: int | None) -> Iterator[bytes]:
             yield from (text if isinstance(text, bytes) else text.encode() for (text,) in rows)
     # The beginning of a vector may be alike in different scopes.
     most = _WHOLE_VECTOR if key is None else _VECTOR
-    yield from (bytes(start) for (start,) in tx.rows("load_vector_pieces", key=key, most=most))
+    yield from (bytes(start) for (start,) in tx.rows("load_vector_pieces", key=key, most=most) if start)
 
 
 def _load_part_pieces(tx: Transaction, subject: Subject) -> Iterator[bytes]:

@@ -14,6 +14,7 @@ from engrain.core.errors import EngrainError, NewerStore, NotADatabase, OlderSto
 from engrain.stores.relational.statements import read_migrations
 from engrain.stores.sqlite.checksums import replace_meta, seal_rows, split_statements
 from engrain.stores.sqlite.connection import Connection, connect
+from engrain.stores.sqlite.journals import RENUMBER_LOGS
 from engrain.stores.sqlite.lock import FileLock
 from engrain.stores.sqlite.opening import StoreFile, sync_folder, write_copy
 
@@ -56,6 +57,7 @@ def _build_content() -> bytes:
     with closing(connect(":memory:")) as db:
         db.load_pages(_build_template(load_migrations()))
         replace_meta(db, "key", secrets.token_hex(32))
+        db.run(RENUMBER_LOGS)
         return db.pages()
 
 

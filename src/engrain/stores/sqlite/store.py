@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import EngrainError, OutcomeUnknown, StoreBusy, StoreClosed, StoreCorrupt, StoreError
-from engrain.core.identity import IdSource, SortableIds
+from engrain.core.identity import IdSource, SortableIds, hash_keyed
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dump import Dump
 from engrain.stores.relational.episodes import Episodes
@@ -31,6 +31,7 @@ from engrain.stores.sqlite.erasure import SqliteErasures
 from engrain.stores.sqlite.health import Health
 from engrain.stores.sqlite.index.view import IndexCache
 from engrain.stores.sqlite.lock import FileLock
+from engrain.stores.sqlite.logs import check_log
 from engrain.stores.sqlite.migrate import LOCK_SECONDS, create_file, read_version, upgrade
 from engrain.stores.sqlite.opening import (
     FileIdentity,
@@ -69,7 +70,7 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Requests, Sessions, Du
     ) -> None:
         self._clock = clock
         self.ids: IdSource = ids or SortableIds()
-        self._file = ensure_readable(inspect_path(location, read_only, key))
+        self._file = check_log(ensure_readable(inspect_path(location, read_only, key)))
         # A read-only store never takes the lock, but counts as a user of the file.
         self._lock = FileLock(self._file.sibling("-lock")) if self._file.path else None
         self._name = str(self._file.path)
@@ -120,7 +121,7 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Requests, Sessions, Du
         key, commits = db.rows(_SQL["find_meta"], {"name": "key"}), db.rows(_SQL["find_commits"])
         if not key or not commits:
             raise StoreCorrupt(f"{self._name} is damaged: it has lost its key or its counter. Restore a backup.")
-        self.dialect.key = bytes.fromhex(key[0][0])
+        self.dialect.key = self._read_key(key[0][0])
         self.lost_commits = self._find_lost_commits(commits[0][0], *noted)
         pending = db.rows(_SQL["find_meta"], {"name": "purge"})
         if pending and not self._file.read_only:
@@ -135,6 +136,14 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Requests, Sessions, Du
                     start_log(self._writer.connection())
             except EngrainError:
                 self._writer.clear()
+
+    def _read_key(self, stored: str) -> bytes:
+        try:
+            key = bytes.fromhex(stored)
+            hash_keyed(key, "")
+        except (TypeError, ValueError) as exc:
+            raise StoreCorrupt(f"{self._name} is damaged: what stands for its key is none. Restore a backup.") from exc
+        return key
 
     def _find_lost_commits(self, commits: int, store: bytes, noted: int) -> int:
         if store != self.dialect.key[:8] or noted <= commits:

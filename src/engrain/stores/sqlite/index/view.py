@@ -29,6 +29,7 @@ from engrain.core.model.queries import (
     WordQuery,
 )
 from engrain.stores.relational.reads import ItemReads
+from engrain.stores.relational.rows import decodes
 from engrain.stores.sqlite.connection import Reader
 from engrain.stores.sqlite.index.held import CachedList, FilterKey, Slot, Slots, held
 from engrain.stores.sqlite.syntax import build_where, load_sql
@@ -219,6 +220,7 @@ class IndexCache:
         slot = held.use(self._slots, scope.id)
         nbytes = 0
 
+        @decodes
         def answer_from(db: Reader) -> Answer:
             nonlocal nbytes
             # Taken out while it changes: an index whose refresh was interrupted is not used again.
