@@ -187,15 +187,16 @@ def test_clients_of_one_repository_keep_each_prompt_once(model: ModelServer, tmp
     machine.user_folder.mkdir()
     subprocess.run(["git", "init", "-q", str(machine.project)], check=True)
     machine.prepare()
-    run(machine, "connect", *INSTALLED, "vscode", "--project")  # Copilot runs the hooks of Claude Code and VS Code, too
+    # opencode first installs packages into a repository, which may take longer than the time for a session.
+    names = [name for name in INSTALLED if name != "opencode"]
+    run(machine, "connect", *names, "vscode", "--project")  # Copilot runs the hooks of Claude Code and VS Code, too
     start(machine)
-    prompts = {name: f"Here is the repository of {name}." for name in INSTALLED}
+    prompts = {name: f"Here is the repository of {name}." for name in names}
     run_all(machine, prompts)
     texts = read_texts(machine, "")
     run(machine, "disconnect")
-    assert {name: texts.count(prompt) for name, prompt in prompts.items()} == dict.fromkeys(INSTALLED, 1)
-    left = [path for path in machine.project.rglob("*.js*") if "node_modules" not in path.parts]  # opencode makes some
-    assert [path for path in left if "engrain/connect/" in path.read_text()] == []
+    assert {name: texts.count(prompt) for name, prompt in prompts.items()} == dict.fromkeys(names, 1)
+    assert [path.name for path in machine.project.iterdir() if path.name != ".git"] == []
     assert read_pid(ConnectHome(machine.engrain_home)) is None
 
 
