@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 WEIGHTS = "forget.npz"
 # The chance from which something belongs to the matter, from which a single target is certain, and is proposed.
-MIN_CHANCE, MIN_CERTAIN, MIN_PROPOSED = 0.5, 0.8, 0.1
+MIN_CHANCE, MIN_CERTAIN, MIN_PROPOSED = 0.5, 0.8, 0.15
 # The chance from which another statement makes the likeliest one uncertain: of the speaker's own things, of any.
 MIN_RIVAL, MIN_RIVAL_ANY = 0.4, 0.04
 MIN_UNLIKE = 0.3  # below this chance something surely does not belong to the matter
@@ -228,8 +228,13 @@ def _is_doubtful(
 
 
 def _is_nearest(topic: Topic, rows: Sequence[Sequence[float]], best: int) -> bool:
-    """Tell if meaning agrees with words and kinds: no other text is nearer to the matter, and this one is near."""
+    """Tell if meaning agrees with words and kinds: no other text is nearer to the matter, and this one is near.
+
+    An embedder without states of words has no part in this: some words of the matter or its kind are enough.
+    """
     row = rows[best]
+    if not any(one[COSINE] for one in rows):
+        return row[COVER] > 0 or states_kind(row)
     least = MIN_OF_KIND if states_kind(row) else MIN_MEANING
     if row[COVER]:  # of "my middle name" a first name has one word; of all about a field few words are enough
         least = MIN_MEANING if topic.everything else MIN_WITH_WORDS
