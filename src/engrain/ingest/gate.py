@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from engrain.core.model.items import ForgetRequest, Statement
 from engrain.core.rules import own_words
-from engrain.core.rules.frames import HIDDEN_LETTER, cue
+from engrain.core.rules.frames import COLON, HIDDEN_LETTER, cue, introduces_text, is_labelled
 from engrain.core.rules.profile import UNSURE_IMPORTANCE
 from engrain.core.rules.slot_names import fill_slot, find_mentioned_slot
 from engrain.core.rules.statements import compile_pattern, load_statement_rules
@@ -29,10 +29,6 @@ _IMPORTANCE = {"explicit": 0.8, "identity": 0.8, "instruction": 0.8, "preference
 _DEFAULT_IMPORTANCE = 0.6
 _CUT = "\n\n"  # between the two ends of a long message
 _WORD = re.compile(r"[\w'-]+")
-_COLON = re.compile(r"\w ?:\s")
-_SENTENCE_END = re.compile(r"[.!?\n]\s*(?=\w)")
-_MAX_LABEL_WORDS = 3
-_ABOUT_SPEAKER = re.compile(r"\b(?:me|us|myself|mir|mich|uns|moi|nous|mí)$")
 _OWN_LETTER = re.compile(rf"[^\W{HIDDEN_LETTER}]")  # not in quotation marks
 
 Found = Statement | ForgetRequest
@@ -198,7 +194,10 @@ class _MessageReader:
         readable = [one for one in self.sentences[:MAX_SENTENCES] if one.end - one.start <= MAX_SENTENCE_CHARACTERS]
         parts: list[Sentence] = []
         for sentence in join_fragments(self.shown, readable):
-            slotted = any(isinstance(one, Statement) and one.slot and _overlap(one, sentence) for one in self.found)
+            slotted = any(
+                isinstance(one, Statement) and one.slot and one.start < sentence.end and sentence.start < one.end
+                for one in self.found
+            )
             parts += self._join_clauses(sentence) if slotted else [sentence]
         return parts
 
@@ -217,10 +216,11 @@ class _MessageReader:
 
     def _apply_verdict(self, found: list[Found], part: Sentence, verdict: Verdict) -> list[Found]:
         """Keep a statement as its whole part, so that nothing is cut off."""
-        inside = [one for one in found if _overlap(one, part)]
+        inside = [one for one in found if one.start < part.end and part.start < one.end]
         loose = [one for one in inside if isinstance(one, Statement) and not one.explicit]
         others = [one for one in found if one not in loose]
-        if verdict.drop and self._holds_sentence(part):
+        # A clause alone is too little to refuse what a rule is sure of.
+        if verdict.drop and any(part.start <= one.start and one.end <= part.end for one in self.sentences):
             return others
         wanted = verdict.keep or (loose and not part.is_question)
         slots = {one.slot for one in loose if one.slot}
@@ -236,10 +236,6 @@ class _MessageReader:
         if not verdict.sure and verdict.kind != "instruction":
             whole = replace(whole, importance=UNSURE_IMPORTANCE)
         return [*others, replace(whole, importance=max(one.importance for one in (whole, *loose)))]
-
-    def _holds_sentence(self, part: Sentence) -> bool:
-        """Tell if a part is a whole sentence. A clause alone is too little to refuse what a rule is sure of."""
-        return any(part.start <= one.start and one.end <= part.end for one in self.sentences)
 
     def _find_rest(self, part: Sentence, stated: Sequence[Statement], kind: str) -> list[Found]:
         """Return what a kept sentence says between the facts that fill its slots, if that is more than a few words."""
@@ -261,36 +257,23 @@ class _MessageReader:
         own: list[Found] = []
         all_own = self._is_all_own()
         for one in self.found:
-            weight = weigh(one.start, one.end)
+            span = one.start, one.end
+            weight = weigh(*span)
             spares = not all_own or weight > 0
             if self.chances is None:
-                weight += self._is_labelled(one.start) * (own_words.MAX_DOUBT + 1)
+                weight += is_labelled(self.shown, one.start) * (own_words.MAX_DOUBT + 1)
             else:
                 least = MIN_SURE if weight else MIN_OWN
-                weight = int(self.signed or self.chances.find_chance(one.start, one.end) < least)
-            if one.end > end or self._introduces_text(one) or not _OWN_LETTER.search(self.shown, one.start, one.end):
+                weight = int(self.signed or self.chances.find_chance(*span) < least)
+            if one.end > end or introduces_text(self.shown, *span) or not _OWN_LETTER.search(self.shown, *span):
                 weight = own_words.MAX_DOUBT + 1
             if isinstance(one, ForgetRequest):
-                introduced = _COLON.search(self.shown, 0, one.start) is not None  # by somebody, or something
+                introduced = COLON.search(self.shown, 0, one.start) is not None  # by somebody, or something
                 own.append(replace(one, doubtful=doubtful or self.mixed or introduced or weight > 0))
             elif weight <= own_words.MAX_DOUBT:
-                kept = replace(one, slot=None, replaces=None, doubtful=weight > 0, spares_slots=True) if spares else one
-                own.append(kept)
+                apart = replace(one, slot=None, replaces=None, doubtful=weight > 0, spares_slots=True)
+                own.append(apart if spares else one)
         return own
-
-    def _introduces_text(self, one: Found) -> bool:
-        """Tell if words only say where a text is from: "my aunt sent this", "the bank's message reads: …"."""
-        if cue("sourced").match(self.shown, one.start, one.end):
-            return True
-        said = self.shown[one.start : one.end + 1]
-        return said.endswith(":") and cue("colon").search(said) is not None
-
-    def _is_labelled(self, start: int) -> bool:
-        """Tell if a statement stands behind a label of others: "Mon voisin a affiché : …", not "About me: …"."""
-        colons = [match.start() for match in _COLON.finditer(self.shown, 0, start)]
-        label = _SENTENCE_END.split(self.shown[: colons[-1] + 1])[-1] if colons else ""
-        own = cue("own_label").search(label) or cue("subject").match(label.lstrip()) or _ABOUT_SPEAKER.search(label)
-        return len(label.split()) > _MAX_LABEL_WORDS and own is None
 
     def _is_all_own(self) -> bool:
         """Tell if all of the message is so surely its speaker's that it may set and end the values of slots."""
@@ -509,14 +492,9 @@ class _MessageReader:
         return next(filter(None, tried), None)
 
 
-def _overlap(one: Found, part: Sentence) -> bool:
-    return one.start < part.end and part.start < one.end
-
-
 def _keep_last_per_slot(found: Sequence[Found]) -> list[Found]:
     """Sort the statements. Of two values for one slot, only the last fills it."""
     ordered = sorted(found, key=lambda one: one.start)
     last = {one.slot: one for one in ordered if isinstance(one, Statement)}
-    return [
-        replace(one, slot=None) if isinstance(one, Statement) and last[one.slot] is not one else one for one in ordered
-    ]
+    earlier = [one for one in ordered if isinstance(one, Statement) and last[one.slot] is not one]
+    return [replace(one, slot=None) if one in earlier else one for one in ordered]

@@ -28,6 +28,9 @@ _CODE = re.compile(r"`[^`\n]*`")
 _LETTER = re.compile(r"[^\W\d_]")
 _PARAGRAPH_END = re.compile(r"\n[ \t]*\n|\Z")
 _LINE = re.compile(r"\S[^\n]*")
+COLON = re.compile(r"\w ?:\s")
+_SENTENCE_END = re.compile(r"[.!?\n]\s*(?=\w)")
+_ABOUT_SPEAKER = re.compile(r"\b(?:me|us|myself|mir|mich|uns|moi|nous|mí)$")
 PARAGRAPH = re.compile(r"\S[^\n]*+(?:\n(?![ \t]*\n)[^\n]*+)*+")
 
 
@@ -191,3 +194,19 @@ def _load_cues() -> Mapping[str, str]:
         tables.append({name: [fill_pattern(one, parts) for one in some] for name, some in table["cues"].items()})
     merged = merge_section([{"cues": table} for table in tables], "cues")
     return {name: "|".join(f"(?:{pattern})" for pattern in patterns) for name, patterns in merged.items()}
+
+
+def introduces_text(text: str, start: int, end: int) -> bool:
+    """Tell if words only say where a text is from: "my aunt sent this", "the bank's message reads: …"."""
+    if cue("sourced").match(text, start, end):
+        return True
+    said = text[start : end + 1]
+    return said.endswith(":") and cue("colon").search(said) is not None
+
+
+def is_labelled(text: str, start: int) -> bool:
+    """Tell if a statement stands behind a label of others: "Mon voisin a affiché : …", not "About me: …"."""
+    colons = [match.start() for match in COLON.finditer(text, 0, start)]
+    label = _SENTENCE_END.split(text[: colons[-1] + 1])[-1] if colons else ""
+    own = cue("own_label").search(label) or cue("subject").match(label.lstrip()) or _ABOUT_SPEAKER.search(label)
+    return len(label.split()) > _MAX_LIST_LABEL_WORDS and own is None

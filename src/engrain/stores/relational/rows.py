@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, get_args
 
 from engrain.core.clock import from_micros, to_micros
-from engrain.core.errors import Conflict, StoreCorrupt
+from engrain.core.errors import Conflict, EngrainError, StoreCorrupt
 from engrain.core.model.erasure import ErasedSubject, Hold, read_reasons
 from engrain.core.model.items import Citation, Item, Relation, Source, SourceKind
 from engrain.core.model.plans import Applied, Outcome
@@ -18,6 +19,7 @@ from engrain.core.model.sessions import Episode
 Row = tuple[Any, ...]
 Given = ParamSpec("Given")
 Read = TypeVar("Read")
+_UNREADABLE = (ValueError, TypeError, OverflowError, LookupError, AttributeError, RecursionError)
 
 # The columns that read_item takes, in its order. A dialect adds the sources as JSON: see read_sources.
 ITEM_COLUMNS = """item.n, item.id, item.kind, item.text, item.importance, item.recorded_at, item.valid_from,
@@ -42,20 +44,37 @@ RECORD_COLUMNS = "record.key, record.body, record.at, record.expires_at"
 _PLAIN = {f'[["{kind}",null,[]]]': (Source(None, kind),) for kind in get_args(SourceKind)}
 
 
-def decodes(read: Callable[Given, Read]) -> Callable[Given, Read]:
+@contextmanager
+def decoding() -> Iterator[None]:
     """Raise StoreCorrupt for a value that engrain never writes: a forged row may have the checksum that fits."""
+    try:
+        yield
+    except EngrainError:
+        raise
+    except _UNREADABLE as exc:
+        raise _describe_corruption(exc) from exc
+
+
+def decodes(read: Callable[Given, Read]) -> Callable[Given, Read]:
+    """Do what `decoding` does, for a function that is called for each row: a with statement takes longer."""
 
     @wraps(read)
     def decode(*args: Given.args, **kwargs: Given.kwargs) -> Read:
         try:
             return read(*args, **kwargs)
-        except (ValueError, TypeError, OverflowError, LookupError, AttributeError, RecursionError) as exc:
-            raise StoreCorrupt(
-                f"a row holds a value that engrain does not write ({type(exc).__name__}). Run: engrain doctor. "
-                "Restore a backup."
-            ) from exc
+        except EngrainError:
+            raise
+        except _UNREADABLE as exc:
+            raise _describe_corruption(exc) from exc
 
     return decode
+
+
+def _describe_corruption(error: Exception) -> StoreCorrupt:
+    return StoreCorrupt(
+        f"a row holds a value that engrain does not write ({type(error).__name__}). Run: engrain doctor. "
+        "Restore a backup."
+    )
 
 
 @decodes

@@ -29,7 +29,7 @@ from engrain.core.model.queries import (
     WordQuery,
 )
 from engrain.stores.relational.reads import ItemReads
-from engrain.stores.relational.rows import decodes
+from engrain.stores.relational.rows import decoding
 from engrain.stores.sqlite.connection import Reader
 from engrain.stores.sqlite.index.held import CachedList, FilterKey, Slot, Slots, held
 from engrain.stores.sqlite.syntax import build_where, load_sql
@@ -220,7 +220,6 @@ class IndexCache:
         slot = held.use(self._slots, scope.id)
         nbytes = 0
 
-        @decodes
         def answer_from(db: Reader) -> Answer:
             nonlocal nbytes
             # Taken out while it changes: an index whose refresh was interrupted is not used again.
@@ -232,7 +231,7 @@ class IndexCache:
             return found
 
         # The lock before the snapshot: a snapshot taken earlier could be older than the index.
-        with slot.lock:
+        with slot.lock, decoding():
             answer = self._read(answer_from)
         if nbytes > self._max_bytes and not (slot.is_large and self._slots.folder):
             # The next search maps it, if it can be.
