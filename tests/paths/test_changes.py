@@ -65,6 +65,20 @@ def test_what_is_kept_only_because_it_adds_to_something_known_is_unsure(
     assert (fact.text, fact.importance) == ("Another dog too, a pug named Pepper", UNSURE_IMPORTANCE)
 
 
+@pytest.mark.parametrize(
+    "wish",
+    [
+        "when you show me shell commands, use fish syntax, not bash",
+        "If I send you a draft, mark the changes, don't rewrite the lot.",
+        "For any code you give me - type hints, and no comments that restate the line",
+    ],
+)
+def test_a_wish_in_free_words_opens_every_prompt(memory: Memory, clock: Clock, wish: str) -> None:
+    tell(memory, clock, wish)
+    section = memory.prompt("Plan a trip to Lisbon", history=False).split("## What the user always wants\n")[1]
+    assert wish.rstrip(".") in section.split("\n\n")[0]
+
+
 @pytest.mark.parametrize("later", ["We adopted a cat, her name is Miso.", "I got my own allotment now."])
 def test_nothing_but_another_name_ends_the_name_of_the_user(memory: Memory, clock: Clock, later: str) -> None:
     _, result = tell(memory, clock, "My name is Ana Ruiz.", later)

@@ -15,6 +15,7 @@ from engrain.core.model.items import (
     OUTDATES_KEY,
     RESERVED_KEY,
     ROLES,
+    WISH_KEY,
     Citation,
     Draft,
     ForgetRequest,
@@ -189,7 +190,7 @@ def _plan_statement(
     earlier = [mark_earlier(item, begins) for item in older]
     ends = [item.id for item in change.ended]
     outdates = {item.id: begins.isoformat() for item in older}
-    notes = {ASPECT_KEY: change.aspect, ENDS_KEY: ends, OUTDATES_KEY: outdates}
+    notes = {ASPECT_KEY: change.aspect, ENDS_KEY: ends, OUTDATES_KEY: outdates, WISH_KEY: found.wish}
     own = {key: value for key, value in notes.items() if value}
     if own:
         made = replace(made, ends=tuple(ends), metadata={**made.metadata, RESERVED_KEY: own})

@@ -465,8 +465,8 @@ class _MessageReader:
 
     def _build_statement(self, start: int, end: int, kind: str, slot: str | None) -> Statement:
         start, end = trim_span(self.shown, start, end)
-        importance = _IMPORTANCE.get(kind, _DEFAULT_IMPORTANCE)
-        return Statement(start, end, slot, importance, kind == "explicit", self._find_replaced(start, end))
+        importance, wish = _IMPORTANCE.get(kind, _DEFAULT_IMPORTANCE), kind == "instruction"
+        return Statement(start, end, slot, importance, kind == "explicit", self._find_replaced(start, end), wish=wish)
 
     def _find_replaced(self, start: int, end: int) -> str | None:
         for pattern in self.rules.asks["replaces"]:

@@ -215,6 +215,7 @@ MAX_PLACE = 2**53
 RESERVED_KEY = "engrain"  # the one key of an item's metadata that is engrain's own
 ENDS_KEY = "ends"  # under RESERVED_KEY: the items that a fact ended
 ASPECT_KEY = "aspect"  # under RESERVED_KEY: what a fact is about, such as "city" or "diet"
+WISH_KEY = "wish"  # under RESERVED_KEY: the fact says how the assistant should always answer or act
 OUTDATES_KEY = "outdates"  # under RESERVED_KEY: the items that a fact marked as earlier, each with the moment
 LATER_KEY = "later"  # under RESERVED_KEY: since when something newer was said about the same matter
 FOUND_BY = (("by", "gate"), ("by", "model"))  # in the metadata of a fact: which part of engrain found it
@@ -360,7 +361,8 @@ class Statement:
     `slot` names the value that the statement sets, if any. `explicit`: the speaker asked to remember it.
     `replaces` are words of an earlier statement that no longer hold ("tea instead of coffee": coffee).
     A `doubtful` statement may be somebody else's: it fills no slot and replaces nothing. One that `spares_slots` is the
-    speaker's, but not so surely that it may set or end the value of a slot.
+    speaker's, but not so surely that it may set or end the value of a slot. A `wish` says how the assistant should
+    always answer or act.
     """
 
     start: int
@@ -371,6 +373,7 @@ class Statement:
     replaces: str | None = None
     doubtful: bool = False
     spares_slots: bool = False
+    wish: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from engrain.core.model.items import LATER_KEY, RESERVED_KEY, TRUST, Item
+from engrain.core.model.items import LATER_KEY, RESERVED_KEY, TRUST, WISH_KEY, Item
 from engrain.core.rules.slot_names import SPEAKER_KEY
 from engrain.core.rules.statements import INSTRUCTION, detect_traits
 
@@ -35,7 +35,8 @@ def is_standing_wish(item: Item) -> bool:
     """Tell if a fact is the user's own word on how the assistant should always answer or act."""
     if item.kind != "fact" or item.trust < TRUST["user"] or SPEAKER_KEY in item.metadata:
         return False
-    return _states_wish(_fold(item.text))
+    own = item.metadata.get(RESERVED_KEY)
+    return (isinstance(own, Mapping) and own.get(WISH_KEY) is True) or _states_wish(_fold(item.text))
 
 
 def _states_wish(text: str) -> bool:
