@@ -345,6 +345,21 @@ def test_the_answer_of_copilot_is_kept_once_though_it_comes_late(
     assert [one.text for one in memory.session("copilot-s1").messages()] == ["All done."]
 
 
+def test_an_answer_that_copilot_writes_after_its_session_ended_is_kept(
+    recorder: EventRecorder, memory: Memory, project: Path, user_folder: Path
+) -> None:
+    path = user_folder / ".copilot/session-state/s2/events.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text('{"type": "user.message"}\n')
+    payload = {"sessionId": "s2", "cwd": str(project), "timestamp": 1, "transcriptPath": str(path)}
+    recorder.answer({"client": "copilot", "event": "sessionEnd", "payload": payload, "at": 1.0})
+    assert recorder.take_spooled() == 0  # it waits for the answer
+    with path.open("a") as file:
+        file.write('{"type": "assistant.message", "data": {"content": "All done.", "messageId": "m1"}}\n')
+    assert recorder.take_spooled() == 1
+    assert [one.text for one in memory.session("copilot-s2").messages()] == ["All done."]
+
+
 def test_ten_sessions_at_once_lose_nothing(recorder: EventRecorder, memory: Memory, project: Path) -> None:
     def talk(number: int) -> None:
         about = {"session_id": f"n{number}", "prompt_id": "p1"}

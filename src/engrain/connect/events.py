@@ -63,6 +63,11 @@ class HookEvent:
     failed: bool = False
 
     @property
+    def lacks_answer(self) -> bool:
+        """Tell if a session ended whose last answer is not in its transcript yet. Copilot may write it afterwards."""
+        return self.client == "copilot" and self.kind == "end" and not self.text
+
+    @property
     def request(self) -> str:
         """The same for an event that comes twice. A client may give two prompts of one turn the same key."""
         words = f"{self.text}\0{self.command}"

@@ -34,6 +34,7 @@ MAX_LOGGED_CHARACTERS = 20_000
 HEARD_SECONDS = 5.0
 REPEAT_SECONDS = 3.0
 LATE_SECONDS = 3_600.0
+ANSWER_SECONDS = 3.0  # in which a client writes its last answer after its session ended
 UNDATED = ("command", "file")  # they come up every day
 SESSIONS_FILE = "sessions.json"
 _IMPORTANCE: Mapping[Kind, float] = {
@@ -64,6 +65,9 @@ class EventRecorder:
         if event is None:
             return {}
         self._note_heard(event.client)
+        if event.lacks_answer:
+            put_event(self._home, message)  # read again when the client has ended
+            return {}
         try:
             return make_output(event.client, event.name, self._record(event).text)
         except StoreError as exc:
@@ -76,7 +80,10 @@ class EventRecorder:
         taken = 0
         for path, message in take_events(self._home):
             try:
-                if event := read_event(message):
+                event = read_event(message)
+                if event and event.lacks_answer and time.time() - path.stat().st_mtime < ANSWER_SECONDS:
+                    continue
+                if event:
                     self._record(event, show=False)
             except StoreError as exc:
                 _log.warning("the spool waits: %s", exc)

@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 import threading
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from engrain.connect import hook
 from engrain.connect.home import ConnectHome, open_store
 from engrain.connect.hook import BREAKER_FILE, ROUTE
 from engrain.core.errors import Conflict
-from engrain.server.resident import ask, find_place, stop
+from engrain.server.resident import Place, ask, find_place
 from engrain.server.resident_server import ResidentApi, ResidentServer
 from engrain.server.serve import Listener, listen_unix
 
@@ -33,7 +34,7 @@ SPOOL_SECONDS = 1.0
 DRAIN_SECONDS = 5
 BACKLOG = 128
 MAX_LOG_BYTES = 1 << 20
-TAKE_OVER_SECONDS = 10.0
+TAKE_OVER_SECONDS, TAKE_OVER_STEP = 10.0, 0.05
 _log = logging.getLogger("engrain")
 
 
@@ -96,9 +97,8 @@ def _listen(home: ConnectHome) -> Listener | None:
     """
     place = find_place(home.store)
     place.socket.parent.mkdir(mode=0o700, exist_ok=True)
-    found = ask(place)
-    if found is not None and not found.get("connect"):
-        stop(home.store, TAKE_OVER_SECONDS)  # it serves the store but no hooks: replace it
+    if not _take_over(place):
+        return None
     try:
         listener = listen_unix(place.socket)
     except Conflict:
@@ -107,6 +107,21 @@ def _listen(home: ConnectHome) -> Listener | None:
     home.socket.unlink(missing_ok=True)
     home.socket.symlink_to(place.socket)
     return listener
+
+
+def _take_over(place: Place) -> bool:
+    """Stop a process that serves the store but no hooks. False if one answers that handles them.
+
+    Several programs may do so at once. The first one serves, and the others must not wait for its end.
+    """
+    found = ask(place)
+    if found is not None and not found.get("connect"):
+        ask(place, "POST")
+        end = time.monotonic() + TAKE_OVER_SECONDS
+        while place.is_locked() and time.monotonic() < end and not (found or {}).get("connect"):
+            time.sleep(TAKE_OVER_STEP)
+            found = ask(place)
+    return not (found or {}).get("connect")
 
 
 def _serve(home: ConnectHome, listener: Listener, idle_seconds: float) -> None:
