@@ -24,6 +24,9 @@ for name in [name for name in os.environ if name.endswith("_API_KEY") or name.st
 # Hundreds of programs are started by tests: they compile our modules once, and not each of them anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# Several workers share the cores: threads of numpy that wait for each other would cost more than they save.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # No test leaves this machine: a folder without certificates spares every client of httpx 27 ms for 140 of them.
 os.environ["SSL_CERT_DIR"] = os.path.dirname(__file__)
 

@@ -86,4 +86,4 @@ def test_judging_costs_little_beside_the_embedding() -> None:
     for _ in range(20):
         judging = min(judging, measure(lambda: judge_sentences(states, sentences), time.thread_time))
         embedding = min(embedding, measure(lambda: local_embedder().read_text(text), time.process_time))
-    assert judging < embedding
+    assert judging < embedding / 2

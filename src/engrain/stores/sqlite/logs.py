@@ -20,7 +20,7 @@ class Counter(NamedTuple):
     commits: int
 
     def may_precede(self, log: Counter) -> bool:
-        """Whether a log that ends so belongs to a file that stands so. The file is never ahead of its log."""
+        """Tell if a log with this end belongs to a file in this state. The file is never ahead of its log."""
         near = self.logs < FIRST_LOG or 0 <= log.logs - self.logs <= _MAX_LOGS
         return near and self.commits <= log.commits
 
