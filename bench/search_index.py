@@ -17,7 +17,7 @@ import numpy as np
 from engrain.core.identity import Scope
 from engrain.core.model.items import Vectors, Words
 from engrain.core.model.queries import VectorQuery, WordQuery
-from engrain.stores.sqlite import migrate
+from engrain.stores.sqlite import schema
 from engrain.stores.sqlite.checksums import list_triggers, seal_rows
 from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.dialect import IndexRows
@@ -33,7 +33,7 @@ MODEL = "bench/384"
 BIG, MIDDLE, SMALL = Scope(user="big"), Scope(user="middle"), Scope(user="small")
 START = 1_700_000_000_000_000
 QUERIES = 200
-SCHEMA = Path(migrate.__file__).parent / "migrations" / "0001_schema.sql"
+SCHEMA = Path(schema.__file__).parent / "migrations" / "0001_schema.sql"
 ITEM = (
     "insert into item (id, scope, changed, kind, importance, trust, traits, recorded_at, valid_from, place, session,"
     " speaker, role, hash, text) values (?, ?, ?, 'message', 0.5, 1.0, ?, ?, ?, ?, ?, ?, ?, ?, ?)"

@@ -29,9 +29,9 @@ def main(name: str, folder: Path) -> None:
     install(folder, *(["-e", f".[{name}]"] if name in extras else ["--group", name]))
     seconds, after = time.monotonic() - began, measure(folder)
     if name in extras:
-        install(folder, *TESTS, f"{name}-tests")
-    if name in extras and "--lowest" in sys.argv:
-        install(folder, *(package.replace(">=", "==") for package in extras[name]))
+        # In one call, so that packages of the tests fit the lowest version.
+        lowest = [package.replace(">=", "==") for package in extras[name]] if "--lowest" in sys.argv else []
+        install(folder, *TESTS, f"{name}-tests", *lowest)
     added = {key: after[key] - before[key] for key in after}
     (folder / "install.json").write_text(json.dumps({**added, "seconds": round(seconds)}))
 

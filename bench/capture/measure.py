@@ -29,6 +29,8 @@ CHANGES = {
     "fourth": ("changes-fourth",),
     "blind-2": ("blind-2/changes-blind-2",),
     "fifth": ("changes-fifth",),
+    "sixth": ("changes-sixth",),
+    "blind-3": ("blind-3/changes-blind-3",),
 }
 DEV = "personas"
 # The sets of two further authors, scored once and then used for training: each is one group.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from engrain.connect.commands import fixes, is_work, looks_failed
-from engrain.connect.rules import Kept, read_answer, read_prompt
+from engrain.connect.rules import Excerpt, read_answer, read_prompt
 from engrain.connect.sentence_kinds import SentenceJudge
 from engrain.connect.spool import remove_private
 from engrain.providers.local import LocalEmbedder
@@ -30,7 +30,7 @@ class Score:
     extra: int = 0
     errors: list[str] = field(default_factory=list)
 
-    def add(self, event: dict[str, Any], kept: list[Kept]) -> None:
+    def add(self, event: dict[str, Any], kept: list[Excerpt]) -> None:
         self.empty += not event["keep"]
         for wanted in event["keep"]:
             found = [one for one in kept if holds(one.text, wanted["text"])]
@@ -54,7 +54,7 @@ class Score:
         )
 
 
-def score_event(event: dict[str, Any], judge: SentenceJudge | None) -> list[Kept]:
+def score_event(event: dict[str, Any], judge: SentenceJudge | None) -> list[Excerpt]:
     """Return what an event leaves behind, by its kind. A note is a prompt that asks for nothing."""
     if event["event"] in ("prompt", "note"):
         return read_prompt(remove_private(event["text"]), judge)
@@ -62,8 +62,8 @@ def score_event(event: dict[str, Any], judge: SentenceJudge | None) -> list[Kept
         return read_answer(event["text"], judge)
     command, output, then = event["command"], event.get("output", ""), event.get("then", "")
     if event["event"] == "failed-command":
-        return [Kept("fix", then)] if then and fixes(command, output, then, next_command=True) else []
-    return [Kept("command", command)] if is_work(command, output) and not looks_failed(output) else []
+        return [Excerpt("fix", then)] if then and fixes(command, output, then, next_command=True) else []
+    return [Excerpt("command", command)] if is_work(command, output) and not looks_failed(output) else []
 
 
 def holds(kept: str, wanted: str) -> bool:

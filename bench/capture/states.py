@@ -1,4 +1,4 @@
-"""Keep the passes of the local embedder in a file for several training scripts, and fit models in several processes."""
+"""Share between training scripts: the passes of the local embedder, kept in a file, and the steps of a fit."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from engrain.providers.local import LocalEmbedder, WordStates
+
+RATE, DECAY = 4e-3, 0.05  # of Adam
 
 Value = TypeVar("Value")
 Result = TypeVar("Result")
@@ -78,3 +80,26 @@ class KeptStates:
             states = read["layers"][slice(*of_layers)]
             layers = [np.ascontiguousarray(states[:, place]) for place in range(states.shape[1])]
             self._known[text] = WordStates(text, vector, read["starts"][slice(*of_starts)], layers)
+
+
+class Adam:
+    """Changes weights along their slopes, with a rate that falls to zero, and lets them decay."""
+
+    def __init__(self, weights: dict[str, Any], steps: int) -> None:
+        self._weights, self._steps, self._step = weights, steps, 0
+        self._first = {name: np.zeros_like(value) for name, value in weights.items()}
+        self._second = {name: np.zeros_like(value) for name, value in weights.items()}
+
+    def step(self, slopes: dict[str, Any]) -> None:
+        self._step += 1
+        rate = RATE * (1 - (self._step - 1) / self._steps)
+        for name, slope in slopes.items():
+            first, second, weights = self._first[name], self._second[name], self._weights[name]
+            first += 0.1 * (slope - first)
+            second += 0.01 * (slope * slope - second)
+            scaled = np.sqrt(second / (1 - 0.99**self._step)) + 1e-8
+            weights -= rate * (first / (1 - 0.9**self._step) / scaled + DECAY * weights * (weights.ndim > 1))
+
+
+def draw_mask(random: np.random.Generator, shape: tuple[int, ...], dropped: float) -> Any:
+    return (random.random(shape, np.float32) >= dropped).astype(np.float32) / (1 - dropped)

@@ -3,7 +3,7 @@
     python bench/capture/train_aspects.py            writes the weights into the package
     python bench/capture/train_aspects.py --check    only scores each author's changes with the weights of the others
 
-Aspects come from training/, the changes and the dev personas; changes from those of seven authors and from the dev
+Aspects come from training/, the changes and the dev personas; changes from those of nine authors and from the dev
 personas. One model learns which of many statements is about the same matter, from each change among facts of training
 people. Another learns from the pairs alone whether the older one still holds. Together in one model each is worse.
 Set-aside files are never read. Needs numpy alone.
@@ -23,21 +23,22 @@ from typing import Any
 import click
 import numpy as np
 from measure import CHANGES, hash_files
-from states import KeptStates, fit_in_processes
+from states import Adam, KeptStates, draw_mask, fit_in_processes
 
 from engrain.core.model.items import Statement
 from engrain.core.rules.change_cues import find_signs, read_cues
 from engrain.core.text.passages import Sentence
-from engrain.ingest import changes
+from engrain.core.weights import pack_table
 from engrain.ingest.change_finder import MAX_CANDIDATES
-from engrain.ingest.changes import WEIGHTS, Chances, Said, compare, read_statement
+from engrain.ingest.changes import BUCKETS, WEIGHTS, Chances, JudgedStatement, compare, hash_statement, read_statement
 from engrain.ingest.gate import find_statements
-from engrain.ingest.sentence_model import KEPT_KINDS, Verdict
+from engrain.ingest.sentence_model import KEPT_KINDS, VECTOR_SCALE, Verdict, scale_words
 
 HERE = Path(__file__).parent
 OUT = HERE.parents[1] / "src" / "engrain" / "core" / "data" / WEIGHTS
 AUTHORS = (*CHANGES, "personas")
-RIDGE, DECAY, STEPS, RATE, RATE_PAIRS = 1.0, 2.0, 200, 0.05, 0.1
+RIDGE, DECAY, STEPS, RATE_PAIRS = 30.0, 2.0, 200, 0.1
+AXES, EPOCHS, BATCH, DROPPED_AXES = 32, 8, 128, 0.3  # of the model of what is about the same matter
 COMPONENTS, STATE_SCALE = 64, 2.8
 # Facts of a training person around a change, and how many of what is known are compared.
 BACKGROUND, CANDIDATES, LEAST_FACTS, DRAWS = 30, MAX_CANDIDATES, 30, 2
@@ -47,7 +48,8 @@ WEIGHT_NO_CHANGE, MIN_LIKENESS = 0.5, 0.35
 # A change among statements of other aspects, in memories of these sizes: nothing there is about the same matter.
 OTHER_SIZES, WEIGHT_OTHERS = (1, 2, 4), 0.2
 WEIGHT_OTHER_MATTER = 0.1  # of a pair of statements about two matters, where the question is if both hold
-MIN_LABELS = 8
+MIN_LABELS, FOLDS = 8, 4
+BIAS_SCALE = 10.0  # the bias is hardly shrunk
 # Labels of the sets that mean one aspect. Those of DROPPED say how something is said, not what about.
 MERGED = {
     "age": "birthday", "home": "address", "origin": "nationality", "contact": "phone email account",
@@ -83,6 +85,8 @@ class Choice:
     author: str
     title: str
     rows: Matrix
+    new: Unit
+    known: Sequence[Unit]
     state: Matrix  # of the new statement, as components
     same: int
     ends: bool
@@ -94,14 +98,26 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
-    """Two linear models, each with its bias at the end."""
+class Same:
+    """Scores of pairs: linear in their features, and the product of both vectors along the axes of a matter."""
 
-    same: Matrix
+    rows: Matrix  # with the bias at the end
+    axes: Matrix
+
+    def score(self, one: Choice) -> Matrix:
+        near = np.stack([old.vector for old in one.known]) @ self.axes
+        return one.rows @ self.rows[:-1] + self.rows[-1] + near @ (one.new.vector @ self.axes)
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A model of what is about the same matter, and a linear one of what is ended, with its bias at the end."""
+
+    same: Same
     ended: Matrix  # of the components of the state, then of the pair
 
     def judge(self, one: Choice) -> list[Chances]:
-        powers = np.exp(np.clip(one.rows @ self.same[:-1] + self.same[-1], -30, 30))
+        powers = np.exp(np.clip(self.same.score(one), -30, 30))
         own = one.state @ self.ended[:COMPONENTS] + self.ended[-1]
         scores = one.rows[:, :-1] @ self.ended[COMPONENTS:-1] + own
         same, ended = powers / (1 + powers.sum()), 1 / (1 + np.exp(-np.clip(scores, -30, 30)))
@@ -124,10 +140,9 @@ def main() -> None:
     kept = KeptStates(options.states)
     sets = read_sets(kept)
     kept.save()
-    weights = train_aspects(sets)
-    changes.load_weights = lambda file=WEIGHTS: weights  # type: ignore[assignment]  # the features use the new aspects
+    aspects = Aspects.train(sets)
     basis = find_basis(sets)
-    choices = list(build_choices(sets, basis))
+    choices = list(build_choices(sets, basis, aspects))
     click.echo(f"{len(choices):,} choices, {sum(one.ends for one in choices)} of them with a change")
     # The last weights are of all choices: nobody has that name.
     *others, found = fit_in_processes(lambda name: fit([one for one in choices if one.author != name]), (*AUTHORS, ""))
@@ -135,20 +150,21 @@ def main() -> None:
         report([one for one in choices if one.author == author], without)
     report(choices, found)
     if not options.check:
-        save(weights, found, basis)
+        save(aspects.weights, found, basis)
 
 
 def save(weights: dict[str, Any], found: Fitted, basis: Basis) -> None:
     state = basis.axes @ found.ended[:COMPONENTS] * STATE_SCALE
     weights = weights | {
-        "same": found.same[:-1], "same_bias": found.same[-1], "ended": found.ended[COMPONENTS:-1], "state": state,
+        "same": found.same.rows[:-1], "same_bias": found.same.rows[-1], "axes": found.same.axes,
+        "ended": found.ended[COMPONENTS:-1], "state": state,
         "ended_bias": found.ended[-1] - basis.mean @ state,
     }  # fmt: skip
-    small = {"aspects": np.float16}
-    plain = {
-        name: np.asarray(one, small.get(name, None if name == "names" else np.float32)) for name, one in weights.items()
-    }
-    np.savez_compressed(OUT, **plain, data=np.array(hash_files(*CHANGES.values())))
+    small = {"aspects": np.float16, "axes": np.float16, "names": None}
+    plain = {name: np.asarray(one, small.get(name, np.float32)) for name, one in weights.items() if name != "words"}
+    np.savez_compressed(
+        OUT, **plain, **pack_table("words", weights["words"]), data=np.array(hash_files(*CHANGES.values()))
+    )
     click.echo(f"wrote {OUT.name}: {OUT.stat().st_size:,} bytes")
 
 
@@ -215,23 +231,54 @@ def choose_part(asked: Sequence[Sentence], span: tuple[int, int]) -> tuple[int, 
     return (best.start, best.end) if best and best.start < span[1] and span[0] < best.end else span
 
 
-def train_aspects(sets: Sets) -> dict[str, Any]:
-    """Fit one linear score per aspect, by ridge regression over the vectors of statements."""
-    said = [one for some in (*sets.people, *sets.personas, *map(flatten, sets.changes.values())) for one in some]
-    labels = [name_aspect(one) for one in said]
-    counts = Counter(labels)
-    names = sorted(name for name in counts if name not in DROPPED and counts[name] >= MIN_LABELS)
-    known = [place for place, label in enumerate(labels) if label in names]
-    vectors = np.stack([said[place].vector for place in known])
-    wanted = np.array([[labels[place] == name for name in names] for place in known], np.float32)
-    middle, share = vectors.mean(0), wanted.mean(0)
-    spread = vectors - middle
-    scores = np.linalg.solve(spread.T @ spread + RIDGE * np.eye(spread.shape[1]), spread.T @ (wanted - share))
-    click.echo(f"{len(known):,} statements, {len(names)} aspects")
-    return {
-        "names": np.array(names), "aspects": scores.astype(np.float32),
-        "aspects_bias": (share - middle @ scores).astype(np.float32),
-    }  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class Aspects:
+    """The weights of the aspects, and for each person or author the weights that were made without them."""
+
+    weights: dict[str, Any]
+    without: dict[int, dict[str, Any]]  # by the id of a unit
+
+    @classmethod
+    def train(cls, sets: Sets) -> Aspects:
+        """Fit one linear score per aspect, by ridge regression over the vectors and the hashed words of statements.
+
+        What the next models learn from is judged by weights that have not seen it, as a new statement will be.
+        """
+        groups = [*sets.people, *sets.personas, *map(flatten, sets.changes.values())]
+        counts = Counter(name_aspect(one) for some in groups for one in some)
+        names = sorted(name for name in counts if name not in DROPPED and counts[name] >= MIN_LABELS)
+        folds = [[one for some in groups[fold::FOLDS] for one in some] for fold in range(FOLDS)]
+        sums = [sum_products([one for one in some if name_aspect(one) in names], names) for some in folds]
+        click.echo(f"{sum(counts[name] for name in names):,} statements, {len(names)} aspects")
+        passing = [[one for some in sets.passing[fold::FOLDS] for one in some] for fold in range(FOLDS)]
+        without: dict[int, dict[str, Any]] = {}
+        for fold in range(FOLDS):
+            fitted = solve_ridge([one for place, one in enumerate(sums) if place != fold], names)
+            without |= {id(one): fitted for one in (*folds[fold], *passing[fold])}
+        return cls(solve_ridge(sums, names), without)
+
+    def read(self, one: Unit) -> JudgedStatement:
+        return read_statement(one.text, one.vector, one.slot, self.without[id(one)])
+
+
+def sum_products(said: Sequence[Unit], names: Sequence[str]) -> tuple[Matrix, Matrix]:
+    """Return the products of the inputs with themselves and with the wanted answers. The last input is always 1."""
+    inputs = np.zeros((len(said), BUCKETS + len(said[0].vector) + 1), np.float32)
+    for row, one in zip(inputs, said, strict=True):
+        words = hash_statement(one.text)
+        row[words] = scale_words(len(words))
+        row[BUCKETS:-1] = one.vector * VECTOR_SCALE
+        row[-1] = BIAS_SCALE
+    wanted = np.array([[name_aspect(one) == name for name in names] for one in said], np.float32)
+    return inputs.T @ inputs, inputs.T @ wanted
+
+
+def solve_ridge(sums: Sequence[tuple[Matrix, Matrix]], names: Sequence[str]) -> dict[str, Any]:
+    square = np.sum([one for one, _ in sums], axis=0)
+    square[np.diag_indices(len(square))] += RIDGE
+    scores = np.linalg.solve(square, np.sum([one for _, one in sums], axis=0))
+    vector, bias = scores[BUCKETS:-1] * VECTOR_SCALE, scores[-1] * BIAS_SCALE
+    return {"names": np.array(names), "words": scores[:BUCKETS], "aspects": vector, "aspects_bias": bias}
 
 
 def name_aspect(one: Unit) -> str:
@@ -263,8 +310,8 @@ def find_basis(sets: Sets) -> Basis:
     return Basis(mean, chosen / spread[:, None])
 
 
-def build_choices(sets: Sets, basis: Basis) -> Iterator[Choice]:
-    read: Callable[[Unit], Said] = make_reader()
+def build_choices(sets: Sets, basis: Basis, aspects: Aspects) -> Iterator[Choice]:
+    read = make_reader(aspects)
     random = np.random.RandomState(1)
     large = [some for some in sets.people if len(some) >= LEAST_FACTS]
 
@@ -274,7 +321,7 @@ def build_choices(sets: Sets, basis: Basis) -> Iterator[Choice]:
         near = sorted(known, key=lambda one: -float(new.vector @ one.vector))[:CANDIDATES]
         rows = compare(read(new), [read(one) for one in near])
         place = next((place for place, one in enumerate(near) if one is same), -1)
-        return Choice(author, title, rows, basis.project(new.state), place, ends, weight)
+        return Choice(author, title, rows, new, near, basis.project(new.state), place, ends, weight)
 
     for author, pairs in sets.changes.items():
         for first, later in pairs:
@@ -324,12 +371,12 @@ def may_change(new: Unit, old: Unit) -> bool:
     return bool(this.core & that.core or this.names & that.names) or float(new.vector @ old.vector) >= MIN_LIKENESS
 
 
-def make_reader() -> Callable[[Unit], Said]:
-    known: dict[int, Said] = {}
+def make_reader(aspects: Aspects) -> Callable[[Unit], JudgedStatement]:
+    known: dict[int, JudgedStatement] = {}
 
-    def read(one: Unit) -> Said:
+    def read(one: Unit) -> JudgedStatement:
         if id(one) not in known:
-            known[id(one)] = read_statement(one.text, one.vector, one.slot)
+            known[id(one)] = aspects.read(one)
         return known[id(one)]
 
     return read
@@ -349,32 +396,73 @@ def fit(choices: Sequence[Choice]) -> Fitted:
     return Fitted(same, fit_ended(choices, same))
 
 
-def fit_same(choices: Sequence[Choice]) -> Matrix:
+@dataclass(frozen=True, slots=True)
+class Padded:
+    """Choices as arrays: each has room for all candidates, and `used` tells which of them there are."""
+
+    rows: Matrix
+    new: Matrix
+    known: Matrix
+    used: Matrix
+    wanted: Matrix
+    weight: Matrix
+
+    @classmethod
+    def collect(cls, choices: Sequence[Choice]) -> Padded:
+        shape = len(choices), CANDIDATES
+        rows = np.zeros((*shape, choices[0].rows.shape[1]), np.float32)
+        known = np.zeros((*shape, len(choices[0].new.vector)), np.float32)
+        used, wanted = np.zeros(shape, bool), np.zeros(shape, np.float32)
+        for place, one in enumerate(choices):
+            count = len(one.known)
+            rows[place, :count], used[place, :count] = one.rows, True
+            known[place, :count] = [old.vector for old in one.known]
+            if one.same >= 0:
+                wanted[place, one.same] = 1
+        weight = np.array([[one.weight] for one in choices], np.float32)
+        return cls(rows, np.stack([one.new.vector for one in choices]), known, used, wanted, weight)
+
+
+def fit_same(choices: Sequence[Choice]) -> Same:
     """Fit a multinomial choice: each candidate has a score, and "none of them" has the score 0."""
-    rows = add_ones(np.vstack([one.rows for one in choices]))
-    sizes = np.array([len(one.rows) for one in choices])
-    starts = np.cumsum(sizes) - sizes
-    owner = np.repeat(np.arange(len(choices)), sizes)
-    weight = np.array([one.weight for one in choices], np.float32)[owner]
-    wanted = np.zeros(len(rows), np.float32)
-    wanted[[start + one.same for start, one in zip(starts, choices, strict=True) if one.same >= 0]] = 1
+    all_rows = np.vstack([one.rows for one in choices])
+    mean, spread = all_rows.mean(0), all_rows.std(0) + 1e-3
+    random, size = np.random.default_rng(1), len(choices[0].new.vector)
+    axes = random.normal(0, 1 / np.sqrt(size), (size, AXES)).astype(np.float32)
+    weights = {"rows": np.zeros((len(mean), 1), np.float32), "bias": np.zeros(1, np.float32), "axes": axes}
+    optimizer = Adam(weights, EPOCHS * (len(choices) // BATCH))
+    for _ in range(EPOCHS):
+        order = random.permutation(len(choices))
+        for start in range(0, len(order) - BATCH + 1, BATCH):
+            some = Padded.collect([choices[place] for place in order[start : start + BATCH]])
+            mask = draw_mask(random, (BATCH, CANDIDATES, AXES), DROPPED_AXES)
+            optimizer.step(find_slopes(weights, some, (some.rows - mean) / spread, mask))
+    scaled = weights["rows"][:, 0] / spread
+    return Same(np.append(scaled, weights["bias"] - mean @ scaled).astype(np.float32), weights["axes"])
 
-    def slope(found: Matrix) -> Matrix:
-        powers = np.exp(np.clip(rows @ found, -30, 30))
-        chance = powers / (1 + np.add.reduceat(powers, starts))[owner]
-        return (rows.T @ ((chance - wanted) * weight) + DECAY * np.append(found[:-1], 0)) / len(choices)
 
-    return descend(slope, rows.shape[1], RATE)
+def find_slopes(weights: dict[str, Matrix], some: Padded, rows: Matrix, mask: Matrix) -> dict[str, Matrix]:
+    new, known = (some.new @ weights["axes"])[:, None], some.known @ weights["axes"]
+    scores = (rows @ weights["rows"])[..., 0] + weights["bias"] + (new * known * mask).sum(2)
+    powers = np.exp(np.clip(scores, -30, 30)) * some.used
+    error = (powers / (1 + powers.sum(1, keepdims=True)) - some.wanted) * some.weight / len(rows)
+    shared = error[..., None] * mask
+    of_new = some.new.T @ (shared * known).sum(1)
+    return {
+        "rows": np.einsum("nk,nkr->r", error, rows)[:, None],
+        "bias": error.sum(keepdims=True)[0],
+        "axes": of_new + np.einsum("nkv,nka->va", some.known, shared * new, optimize=True),
+    }
 
 
-def fit_ended(choices: Sequence[Choice], same: Matrix) -> Matrix:
+def fit_ended(choices: Sequence[Choice], same: Same) -> Matrix:
     """Fit whether an older statement of the same matter no longer holds, by pairs alone.
 
     Of the training people the pair that looks most like one matter is a pair in which both hold.
     """
     pairs = [one for one in choices if one.title.startswith(ALONE)]
     others = [one for one in choices if one.title == PEOPLE]
-    picked = [int((one.rows @ same[:-1]).argmax()) for one in others]
+    picked = [int(same.score(one).argmax()) for one in others]
     rows = [np.append(one.state, one.rows[0, :-1]) for one in pairs]
     rows += [np.append(one.state, one.rows[at, :-1]) for one, at in zip(others, picked, strict=True)]
     inputs = add_ones(np.stack(rows))
@@ -387,19 +475,19 @@ def fit_ended(choices: Sequence[Choice], same: Matrix) -> Matrix:
         errors = (1 / (1 + np.exp(-inputs @ found)) - wanted) * weight
         return (inputs.T @ errors + DECAY * np.append(found[:-1], 0)) / len(wanted)
 
-    return descend(slope, inputs.shape[1], RATE_PAIRS)
+    return descend(slope, inputs.shape[1])
 
 
 def add_ones(rows: Matrix) -> Matrix:
     return np.hstack([rows, np.ones((len(rows), 1))]).astype(np.float32)
 
 
-def descend(slope: Callable[[Matrix], Matrix], size: int, pace: float) -> Matrix:
+def descend(slope: Callable[[Matrix], Matrix], size: int) -> Matrix:
     found, first, second = (np.zeros(size, np.float32) for _ in range(3))
     for step in range(1, STEPS + 1):
         now = slope(found)
         first, second = 0.9 * first + 0.1 * now, 0.99 * second + 0.01 * now * now
-        rate = pace * (1 - 0.9 * step / STEPS)
+        rate = RATE_PAIRS * (1 - 0.9 * step / STEPS)
         found -= (rate * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.99**step)) + 1e-8)).astype(np.float32)
     return found
 

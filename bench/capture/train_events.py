@@ -29,6 +29,7 @@ from engrain.connect.rules import find_prompt_sentences
 from engrain.connect.sentence_kinds import KINDS, Judged, SentenceJudge, list_inputs, score_inputs
 from engrain.connect.spool import remove_private
 from engrain.core.text.passages import Sentence, split_sentences
+from engrain.core.weights import find_weights
 
 HERE = Path(__file__).parent
 EVENT_FILES = (
@@ -42,7 +43,7 @@ EVENT_FILES = (
     HERE / "blind-2" / "coding-events-blind-2.jsonl",
     HERE.parents[1] / "tests" / "connect" / "coding_events.jsonl",
 )
-OUT = sentence_kinds.find_weights()
+OUT = find_weights(sentence_kinds.WEIGHTS, "engrain.connect")
 NOTHING = len(KINDS)
 # What people tell of their lives is no note of a repository.
 KIND_OF = {**{kind: kind for kind in KINDS}, "instruction": "wish"}

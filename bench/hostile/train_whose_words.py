@@ -24,6 +24,7 @@ import click
 import numpy as np
 from whose_texts import FOLDS, OWN, UNKNOWN, Text, hash_texts, read_texts
 
+from engrain.core.weights import find_weights, pack_table
 from engrain.ingest import whose_words
 from engrain.ingest.whose_words import (
     BUCKETS,
@@ -38,7 +39,7 @@ from engrain.ingest.whose_words import (
 )
 from engrain.providers.local import local_embedder
 
-OUT = whose_words.find_weights()
+OUT = find_weights(whose_words.WEIGHTS)
 COMPONENTS, HIDDEN, MEMBERS, EPOCHS, BATCH = 96, 32, 3, 10, 128
 RATE, DECAY, DROPPED_INPUT, DROPPED_HIDDEN = 4e-3, 0.05, 0.25, 0.4
 BASIS_ROWS = 8_000
@@ -94,6 +95,7 @@ def main() -> None:
     if not options.check:
         made = train(rows) | {"mean": mean, "axes": axes}
         small = {name: np.asarray(value, np.float16) for name, value in made.items()}
+        small |= pack_table("words", made["words"]) | pack_table("hidden", made["hidden"])
         np.savez_compressed(OUT, **small, data=np.array(hash_texts()))
         click.echo(f"wrote {OUT.name}: {OUT.stat().st_size:,} bytes")
 

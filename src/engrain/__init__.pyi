@@ -78,7 +78,7 @@ from .core.model.recall import Degraded as Degraded
 from .core.model.recall import Hit as Hit
 from .core.model.recall import Omitted as Omitted
 from .core.model.recall import Recall as Recall
-from .core.model.recall_block import Section as Section
+from .core.model.recall import Section as Section
 from .core.model.records import Record as Record
 from .core.model.records import RecordDraft as RecordDraft
 from .core.model.results import CheckResult as CheckResult
@@ -89,13 +89,13 @@ from .core.model.results import MaintenanceReport as MaintenanceReport
 from .core.model.results import MemoryInfo as MemoryInfo
 from .core.model.results import Progress as Progress
 from .core.model.results import Status as Status
+from .core.model.retention import TIERS as TIERS
 from .core.model.sessions import Event as Event
 from .core.model.sessions import SessionEnd as SessionEnd
 from .core.model.sessions import SessionInfo as SessionInfo
 from .core.model.sessions import SessionStart as SessionStart
 from .core.model.tasks import StepRecord as StepRecord
 from .core.model.tasks import TaskRecord as TaskRecord
-from .core.model.tier_limits import TIERS as TIERS
 from .maintenance.consolidate import ConsolidationResult as ConsolidationResult
 from .memory import Memory as Memory
 from .memory import Session as Session
@@ -103,8 +103,8 @@ from .memory import Store as Store
 from .memory.async_memory import AsyncMemory as AsyncMemory
 from .memory.async_memory import AsyncSession as AsyncSession
 from .memory.async_memory import AsyncStore as AsyncStore
-from .memory.restore import replay_erasures as replay_erasures
-from .memory.restore import restore_backup as restore_backup
+from .memory.transfer import replay_erasures as replay_erasures
+from .memory.transfer import restore_backup as restore_backup
 from .mirror.mirror import Mirror as Mirror
 from .privacy.erase import ErasureResult as ErasureResult
 from .privacy.erase import UndoResult as UndoResult

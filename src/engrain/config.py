@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from engrain.core.errors import ConfigError, InvalidInput, NotFound, UnknownKey
-from engrain.core.model.lifecycle_settings import Policies, check_policies
+from engrain.core.model.retention import Policies, check_policies
 from engrain.ports.plain_files import read_plain_text
 
 DEFAULT_STORE = "engrain.db"
 STORE_VARIABLE = "ENGRAIN_STORE"
 MODEL_VARIABLE = "ENGRAIN_MODEL"
 KEY_VARIABLE = "ENGRAIN_KEY"
+API_KEY_VARIABLE = "ENGRAIN_API_KEY"
 REDACT_VARIABLE = "ENGRAIN_REDACT"
 DEFAULT_CACHE_BYTES = 1 << 30
 MAX_DIMENSIONS = 65_536
@@ -45,6 +46,7 @@ class Settings:
     With `read_only` nothing is written. `count_tokens` counts the tokens of a text. A program may pass functions and
     objects where a file has names.
     `timeout` and `retries` are those of requests to an engrain server: seconds, and the attempts after the first.
+    `api_key` is sent to that server; like `key`, it never comes from a file.
     `cache_bytes` limits the memory of search.
     """
 
@@ -70,6 +72,7 @@ class Settings:
     read_only: bool = False
     timeout: float = 30
     retries: int = 3
+    api_key: str | None = field(default=None, repr=False)
 
     @property
     def file(self) -> Path | None:
@@ -87,10 +90,10 @@ _TABLES: Mapping[str, Mapping[str, str]] = {
     "reranker": {"use": "reranker", "url": "reranker_url", "timeout": "reranker_timeout"},
     "privacy": {"redact": "redact"},
     "tokens": {"count": "count_tokens"},
-    "client": {"timeout": "timeout", "retries": "retries"},
+    "client": {"timeout": "timeout", "retries": "retries", "api_key": "api_key"},
 }
 # A program may pass these as objects or functions.
-_OBJECTS = ("before", "use", "redact", "count", "key")
+_OBJECTS = ("before", "use", "redact", "count", "key", "api_key")
 _TYPES: Mapping[str, type] = {
     "read_only": bool, "cache_bytes": int, "dimension": int, "redact": list,
     "timeout": float, "retries": int,
@@ -177,12 +180,13 @@ def _resolve_path(path: Path, named: str) -> str:
 
 def _read_environment() -> Settings:
     names = (name.strip() for name in os.environ.get(REDACT_VARIABLE, "").split(","))
-    model, key = (os.environ.get(variable) or None for variable in (MODEL_VARIABLE, KEY_VARIABLE))
-    return Settings(model=model, key=key, redact=tuple(filter(None, names)))
+    variables = (MODEL_VARIABLE, KEY_VARIABLE, API_KEY_VARIABLE)
+    model, key, api_key = (os.environ.get(variable) or None for variable in variables)
+    return Settings(model=model, key=key, redact=tuple(filter(None, names)), api_key=api_key)
 
 
 def _check_type(path: str, table: str, key: str, value: object) -> object:
-    if key in ("count", "key"):
+    if key in ("count", "key", "api_key"):
         raise ConfigError(f"{path}: {key!r} in [{table}] can only be set by a program, not in a file.")
     wanted = _TYPES.get(key, str)
     if wanted is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_TIMEOUT:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from engrain.core.model.rows import RowKind
     from engrain.core.secrets.redact import RedactFunction
     from engrain.stores.redis import RedisStore
-    from engrain.stores.redis.transfer import RedisTransfer
+    from engrain.stores.redis.store import RedisTransfer
     from engrain.stores.vectors.outbox import OutboxVectorIndex
 
 REDIS = ("redis", "rediss")
@@ -82,7 +82,7 @@ def open_services(
             feed=index,
             state=servers[chosen.sessions].state if chosen.sessions and not read_only else None,
             policies=chosen.lifecycle,
-            before=_open_before(chosen, ready),
+            previous_embedder=_open_previous_embedder(chosen, ready),
             folder=_make_folder_opener(chosen.lifecycle.mirror),
             open_folder=open_folder,
             erasing=getattr(store, "erasing", None),
@@ -155,7 +155,7 @@ def open_embedder(chosen: Settings) -> Embedder:
     return served(name, dimension=chosen.dimension, base_url=chosen.embedder_url)
 
 
-def _open_before(chosen: Settings, now: Embedder) -> Embedder | None:
+def _open_previous_embedder(chosen: Settings, now: Embedder) -> Embedder | None:
     before: Embedder | str | None = chosen.embedder_before
     if isinstance(before, str):
         before = open_embedder(replace(chosen, embedder=before, embedder_url=None, dimension=None)) if before else None

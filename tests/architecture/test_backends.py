@@ -9,7 +9,7 @@ from pathlib import Path
 import engrain_conformance as suites
 import pytest
 
-from engrain.core.model.tier_limits import TIERS
+from engrain.core.model.retention import TIERS
 
 ROOT = Path(__file__).parents[2]
 BEGIN, END = "<!-- backends: made by tests/architecture/test_backends.py -->\n", "<!-- end of backends -->"

@@ -11,7 +11,7 @@ import click
 import engrain
 from engrain.cli.main import root
 from engrain.config import _TABLES, read_toml
-from engrain.core.model.lifecycle_settings import Policies
+from engrain.core.model.retention import Policies
 from engrain.health import CHECKS
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -40,6 +40,10 @@ from engrain.server.keys import KeyLimits
 QUICK = {"client": {"timeout": 2, "retries": 2}}
 
 
+def with_key(key: str) -> dict[str, dict[str, str]]:
+    return {"client": {"api_key": key}}
+
+
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RunningServer]:
     with run_server(tmp_path, embedder=HashEmbedder()) as running:
@@ -48,11 +52,11 @@ def server(tmp_path: Path) -> Iterator[RunningServer]:
 
 def test_a_key_names_the_memory(server: RunningServer) -> None:
     key = server.add_key("phone", user="ana", agent="helper")
-    with Memory(server.url, api_key=key) as memory:
+    with Memory(server.url, settings=with_key(key)) as memory:
         id = memory.remember("Ana likes tea.")
         assert memory.scope == Scope(user="ana", agent="helper")
     assert server.store.memory(user="ana", agent="helper").get(id).text == "Ana likes tea."
-    with Memory(server.url, user="ana", agent="helper", api_key=key) as memory:
+    with Memory(server.url, user="ana", agent="helper", settings=with_key(key)) as memory:
         assert memory.get(id) is not None
 
 
@@ -68,14 +72,17 @@ def test_a_key_for_several_users_and_the_variable(server: RunningServer, monkeyp
 
 def test_a_wrong_key_and_a_missing_right_are_named(server: RunningServer) -> None:
     for key in (None, "engrain_no_such"):
-        with Memory(server.url, user="ana", api_key=key) as memory, pytest.raises(AccessDenied, match="key"):
+        with Memory(server.url, user="ana", settings=with_key(key)) as memory, pytest.raises(AccessDenied, match="key"):
             memory.list()
     reader = server.add_key("reader", user="ana", rights=("read",))
-    with Memory(server.url, api_key=reader) as memory:
+    with Memory(server.url, settings=with_key(reader)) as memory:
         assert memory.list() == []
         with pytest.raises(AccessDenied, match="write"):
             memory.remember("x")
-    with Memory(server.url, user="bo", api_key=reader) as memory, pytest.raises(AccessDenied, match="Engrain-User"):
+    with (
+        Memory(server.url, user="bo", settings=with_key(reader)) as memory,
+        pytest.raises(AccessDenied, match="Engrain-User"),
+    ):
         memory.list()
 
 
@@ -84,12 +91,15 @@ def test_reads_need_the_key_s_leave(server: RunningServer) -> None:
     team = Scope(agent="team")
     plain = server.add_key("plain", user="ana")
     reader = server.add_key("reader", user="ana", reads=(team,))
-    with Memory(server.url, api_key=plain) as memory:
+    with Memory(server.url, settings=with_key(plain)) as memory:
         assert memory.recall("Where is the office in Quito?").hits == ()
-    with Memory(server.url, api_key=plain, reads=[team]) as memory, pytest.raises(AccessDenied, match="may not read"):
+    with (
+        Memory(server.url, settings=with_key(plain), reads=[team]) as memory,
+        pytest.raises(AccessDenied, match="may not read"),
+    ):
         memory.recall("Where is the office in Quito?")
     for reads in ((), (team,)):
-        with Memory(server.url, api_key=reader, reads=reads) as memory:
+        with Memory(server.url, settings=with_key(reader), reads=reads) as memory:
             (hit,) = memory.recall("Where is the office in Quito?").hits
             assert (hit.scope, memory.get(hit.item.id).text) == (team, "The office is in Quito.")
             assert memory.list() == []
@@ -97,13 +107,13 @@ def test_reads_need_the_key_s_leave(server: RunningServer) -> None:
 
 def test_a_server_without_tls_needs_no_certificates(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ssl, "create_default_context", lambda **_: pytest.fail("certificates were loaded"))
-    with Memory(server.url, api_key=server.add_key("ana", user="ana")) as memory:
+    with Memory(server.url, settings=with_key(server.add_key("ana", user="ana"))) as memory:
         assert memory.list() == []
 
 
 def test_a_limit_is_waited_for_and_then_an_error(server: RunningServer) -> None:
     key = server.add_key("slow", user="ana", limits=KeyLimits(requests_per_second=2, items_per_day=1))
-    with Memory(server.url, api_key=key, settings={"client": {"timeout": 60}}) as memory:
+    with Memory(server.url, settings={"client": {"api_key": key, "timeout": 60}}) as memory:
         began = time.monotonic()
         for _ in range(4):
             memory.list()
@@ -214,7 +224,7 @@ def test_a_url_that_is_none_is_refused_without_its_secret(url: str) -> None:
 def test_a_settings_file_names_a_server(server: RunningServer, tmp_path: Path) -> None:
     file = tmp_path / "engrain.toml"
     file.write_text(f'[stores]\ndefault = "{server.url}"\n[client]\ntimeout = 7\n')
-    with Memory(file, api_key=server.add_key("phone", user="ana")) as memory:
+    with Memory(file, settings=with_key(server.add_key("phone", user="ana"))) as memory:
         assert memory.get(memory.remember("Tea.")).text == "Tea."
         assert memory.store.channel.connection.timeout == 7  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match="timeout"):
@@ -239,7 +249,7 @@ def test_names_of_other_systems_are_answered_as_by_a_local_memory() -> None:
 
 
 def test_a_closed_memory_says_so(server: RunningServer) -> None:
-    memory = Memory(server.url, api_key=server.add_key("phone", user="ana"))
+    memory = Memory(server.url, settings=with_key(server.add_key("phone", user="ana")))
     memory.close()
     with pytest.raises(StoreClosed):
         memory.list()
@@ -249,14 +259,14 @@ def test_the_async_face_speaks_http_as_well(server: RunningServer) -> None:
     key = server.add_key("backend", chooses=("tenant", "agent", "user"))
 
     async def use() -> None:
-        async with AsyncMemory(server.url, user="ana", api_key=key) as memory:
+        async with AsyncMemory(server.url, user="ana", settings=with_key(key)) as memory:
             ids = await asyncio.gather(*(memory.remember(f"Note {n}.") for n in range(20)))
             assert len(set(ids)) == 20
             assert (await memory.slots.get("none")) is None
             session = memory.session("monday")
             await session.add_message("user", "I live in Lima.")
             assert [one.text for one in await session.messages()] == ["I live in Lima."]
-        async with AsyncStore(server.url, api_key=key) as store:
+        async with AsyncStore(server.url, settings=with_key(key)) as store:
             assert [info.items for info in await store.memories()] == [22]
             with pytest.raises(ConfigError, match="opened store"):
                 async with store.memory(user="ana").task("t"):
@@ -267,7 +277,7 @@ def test_the_async_face_speaks_http_as_well(server: RunningServer) -> None:
 
 def test_views_of_one_memory_have_default_sessions_of_their_own(server: RunningServer) -> None:
     key = server.add_key("phone", user="ana")
-    with Memory(server.url, api_key=key) as first, Memory(server.url, api_key=key) as second:
+    with Memory(server.url, settings=with_key(key)) as first, Memory(server.url, settings=with_key(key)) as second:
         first.start_session("one")
         second.start_session("two")
         first.working.set_goal("tea")
@@ -276,7 +286,7 @@ def test_views_of_one_memory_have_default_sessions_of_their_own(server: RunningS
 
 
 def test_threads_and_forks_share_a_memory(server: RunningServer) -> None:
-    with Memory(server.url, api_key=server.add_key("phone", user="ana")) as memory:
+    with Memory(server.url, settings=with_key(server.add_key("phone", user="ana"))) as memory:
         memory.remember("before")
         threads = [threading.Thread(target=memory.remember, args=(f"thread {n}",)) for n in range(8)]
         for one in threads:
@@ -298,7 +308,7 @@ def test_threads_and_forks_share_a_memory(server: RunningServer) -> None:
 
 def test_the_key_is_never_shown(server: RunningServer) -> None:
     key = server.add_key("phone", user="ana")
-    with Memory(server.url, api_key=key) as memory:
+    with Memory(server.url, settings=with_key(key)) as memory:
         assert key not in repr(memory) + repr(memory.store) + repr(memory.store.channel.connection)  # type: ignore[attr-defined]
 
 

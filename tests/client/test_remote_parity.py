@@ -21,8 +21,8 @@ from engrain import Citation, Memory, Note, Scope, Source
 from engrain.core.errors import EngrainError
 from engrain.core.http_routes import NOT_SERVED, ROUTES, SAME_AS
 from engrain.core.model.plans import Change
+from engrain.memory.http_verbs import PARTS
 from engrain.memory.remote import RemoteMemory
-from engrain.memory.verbs import PARTS
 from engrain.server.access import OpenAccess
 from engrain.transfer.load import LoadResult
 

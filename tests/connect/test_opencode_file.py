@@ -14,7 +14,7 @@ import pytest
 
 from engrain.connect.transcripts import read_transcript
 from engrain.core.errors import InvalidInput
-from engrain.transfer.foreign_sqlite import read_foreign_rows
+from engrain.transfer.foreign_databases import read_foreign_rows
 
 TABLES = (
     "create table session (id text, parent_id text, directory text, time_created integer)",

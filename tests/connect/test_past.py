@@ -161,6 +161,17 @@ def test_a_transcript_is_loaded_once_and_again_when_it_grew(
     assert [one.text for one in memory.list({"kind": "fact", "metadata.coding": "rule"})] == ["we never use npm here"]
 
 
+def test_a_line_with_an_impossible_folder_stops_no_load(
+    store: Store, home: ConnectHome, user_folder: Path, project: Path, memory: Memory
+) -> None:
+    path = user_folder / FILES["claude"][0]
+    path.parent.mkdir(parents=True)
+    hostile = [claude(folder)[1] | {"sessionId": "s0"} for folder in ("/etc\0", "/\ud800", "../" * 500)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in [*hostile, *claude(str(project))]))
+    load_transcripts(store, home, "claude")
+    assert "we never use npm here" in [one.text for one in memory.session("claude-s1").messages(50)]
+
+
 def test_a_session_that_hooks_recorded_is_not_loaded_again(
     store: Store, home: ConnectHome, user_folder: Path, project: Path, memory: Memory
 ) -> None:
@@ -239,7 +250,7 @@ def test_recap_and_rules_show_and_change_what_agents_are_told(
     assert "claude: we never use npm here (+2)" in run("recap")
     assert "let's go with zod" in run("recap", "--days", "7")
     recorder.load(make_past(project, 20))
-    monkeypatch.setattr("engrain.cli.commands.repository.PAGE", 5)
+    monkeypatch.setattr("engrain.cli.commands.connect.PAGE", 5)
     assert "1 session, 3 prompts." in run("recap")  # though a past was loaded since
     assert "2 sessions, 23 prompts." in run("recap", "--days", "300")
     told = json.loads(run("rules", "--json"))

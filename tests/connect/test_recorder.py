@@ -19,7 +19,7 @@ from engrain.connect.events import read_event, strip_context
 from engrain.connect.home import ConnectHome, open_store, switch
 from engrain.connect.recorder import EventRecorder
 from engrain.connect.repository import find_repository, normalize_remote
-from engrain.connect.rules import Kept
+from engrain.connect.rules import Excerpt
 from engrain.connect.spool import put_event
 from engrain.memory import Memory, Store
 
@@ -239,7 +239,7 @@ def test_a_copy_in_the_spool_of_a_recorded_failure_is_solved_no_second_time(
 def test_an_event_that_meets_a_defect_holds_up_no_other(
     recorder: EventRecorder, memory: Memory, home: ConnectHome, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def read(text: str, *_: object) -> list[Kept]:
+    def read(text: str, *_: object) -> list[Excerpt]:
         return [] if "second" in text else [][1]
 
     monkeypatch.setattr("engrain.connect.recorder.read_prompt", read)

@@ -11,7 +11,7 @@ import pytest
 from examples import for_each
 
 from engrain.connect.commands import fixes, is_everyday, is_work, looks_failed
-from engrain.connect.rules import Kept, read_answer, read_prompt
+from engrain.connect.rules import Excerpt, read_answer, read_prompt
 from engrain.connect.sentence_kinds import Judged, SentenceJudge
 from engrain.connect.spool import remove_private
 from engrain.core.errors import EmbedderFailed
@@ -26,7 +26,7 @@ MIN_KEPT, MIN_RIGHT_KIND, MAX_FALSE = 0.9, 0.9, 0.02
 MIN_KEPT_BY_RULES, MAX_FALSE_BY_RULES = 0.6, 0.02
 
 
-def keep(event: dict[str, Any], judge: SentenceJudge | None) -> list[Kept]:
+def keep(event: dict[str, Any], judge: SentenceJudge | None) -> list[Excerpt]:
     if event["event"] in ("prompt", "note"):
         return read_prompt(remove_private(event["text"]), judge)
     if event["event"] == "answer":
@@ -34,10 +34,10 @@ def keep(event: dict[str, Any], judge: SentenceJudge | None) -> list[Kept]:
     if event["event"] == "failed-command":
         then = event.get("then", "")
         fixed = then and fixes(event["command"], event["output"], then, next_command=True)
-        return [Kept("fix", then)] if fixed else []
+        return [Excerpt("fix", then)] if fixed else []
     output = event.get("output", "")
     works = is_work(event["command"], output) and not looks_failed(output)
-    return [Kept("command", event["command"])] if works else []
+    return [Excerpt("command", event["command"])] if works else []
 
 
 def score(path: Path, judge: SentenceJudge | None) -> tuple[float, float, float, list[str]]:
@@ -110,7 +110,7 @@ def test_what_was_done_about_a_cause_is_its_fix(answer: str, fix: bool) -> None:
 
 def test_a_command_that_the_user_explains_is_kept_without_a_question_about_it() -> None:
     told = "to run only the slow suite you do `just slow -- --shard 1/4`, can you see why it is red"
-    assert Kept("command", "just slow -- --shard 1/4", 35, 59) in read_prompt(told)
+    assert Excerpt("command", "just slow -- --shard 1/4", 35, 59) in read_prompt(told)
     for other in ("why does `make test` fail?", "run `make test` again", "`make test` fails for now"):
         assert "command" not in [one.kind for one in read_prompt(other)]
 
@@ -145,7 +145,7 @@ def test_a_command_is_kept_if_the_words_before_it_say_what_it_is_for(text: str, 
 )
 def test_where_something_is_counts_as_a_file(text: str, kept: bool) -> None:
     for read in (read_answer, read_prompt):
-        assert (Kept("file", text, 0, len(text)) in read(text)) == kept
+        assert (Excerpt("file", text, 0, len(text)) in read(text)) == kept
         assert kept or not any(one.kind == "decision" for one in read(text))
 
 

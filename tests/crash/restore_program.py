@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from engrain.core.errors import EngrainError
-from engrain.memory.restore import restore_backup
+from engrain.memory.transfer import restore_backup
 
 if __name__ == "__main__":
     try:

@@ -17,7 +17,7 @@ from counting import choose_points
 from tracing import Traced, needs_strace, needs_tracing, run_traced
 
 from engrain import Memory
-from engrain.memory.restore import restore_backup
+from engrain.memory.transfer import restore_backup
 
 CALLS = ("pwrite64", "fdatasync", "fsync", "ftruncate", "unlink", "rename")
 BY_DEFAULT = (("pwrite64", "ENOSPC"), ("rename", "EIO"))

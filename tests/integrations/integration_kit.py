@@ -14,6 +14,9 @@ from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Store
 
+# A framework may hand over texts that a log refuses: too long, with a NUL, with half of a pair of surrogates.
+REFUSED = ["word " * 200_001, "one\0two", "half \ud83d"]
+
 
 @contextmanager
 def open_store(backend: str, folder: Path, **options: Any) -> Iterator[Store]:

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("agent_framework", reason="make test-integrations runs it")
 
 from agent_framework import Agent, BaseChatClient, ChatResponse, Content, FileHistoryProvider, Message
-from integration_kit import Figures, open_store
+from integration_kit import REFUSED, Figures, open_store
 
 from engrain import Memory
 from engrain.integrations.agent_framework import EngrainContextProvider, EngrainHistoryProvider
@@ -139,3 +139,10 @@ def test_nothing_is_kept_without_remember(memory: Memory) -> None:
     agent = Agent(Scripted(), context_providers=[EngrainContextProvider(memory, remember=False)])
     asyncio.run(agent.run("My favourite tea is oolong.", session=agent.create_session()))
     assert memory.list() == []
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_a_text_that_the_log_refuses_does_not_stop_the_agent(memory: Memory, text: str) -> None:
+    agent = Agent(Scripted(), context_providers=[EngrainContextProvider(memory)])
+    answer = asyncio.run(agent.run(text, session=agent.create_session()))
+    assert [item.text for item in memory.list({"kind": "message"})] == [answer.text]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
+import subprocess
+import sys
 from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +26,7 @@ from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService
 from google.adk.sessions.base_session_service import GetSessionConfig
 from google.genai import types
-from integration_kit import Figures, open_store
+from integration_kit import REFUSED, Figures, open_store
 
 from engrain import NotFound, Store
 from engrain.integrations.google_adk import EngrainMemoryService, EngrainSessionService
@@ -158,3 +161,57 @@ def test_a_runner_remembers_across_sessions(store: Store, request: pytest.Fixtur
     with pytest.raises(NotFound):
         asyncio.run(memories.delete_memory(**named, memory_id="none"))
     figures.show("a `Runner` with a scripted model, session and memory", request.node.callspec.params["store"], "yes")
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_a_text_that_the_log_refuses_does_not_stop_those_after_it(store: Store, text: str) -> None:
+    named: dict[str, Any] = {"app_name": APP, "user_id": "ana"}
+    events = [say("user", text), say("helper", "Noted.")]
+    memories = EngrainMemoryService(store)
+    asyncio.run(memories.add_events_to_memory(**named, events=events))
+    assert [item.text for item in store.memory(user="ana", agent=APP).list({"kind": "message"})] == ["Noted."]
+    asyncio.run(memories.search_memory(**named, query=text))
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from engrain import Store
+from engrain.integrations.google_adk import EngrainSessionService
+from engrain.stores.relational.records import Records
+from engrain_conformance.embedder import HashEmbedder
+from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions
+
+def die_after(do):
+    def call(*given):
+        do(*given)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return call
+
+async def use(service, act):
+    named = {"app_name": "app", "user_id": "ana", "session_id": "s"}
+    session = await service.create_session(**named)
+    await service.append_event(session, Event(author="user"))
+    Records.write, Records.drop = die_after(Records.write), die_after(Records.drop)
+    if act == "delete":
+        await service.delete_session(**named)
+    await service.append_event(session, Event(author="user", actions=EventActions(state_delta={"user:tea": "oolong"})))
+
+with Store(sys.argv[1], embedder=HashEmbedder()) as store:
+    asyncio.run(use(EngrainSessionService(store), sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize("act", ["append", "delete"])
+def test_a_kill_leaves_no_half_of_an_event_or_a_session(tmp_path: Path, act: str) -> None:
+    call = [sys.executable, "-c", KILLED, str(tmp_path / "agent.db"), act]
+    assert subprocess.run(call, check=False).returncode == -signal.SIGKILL
+    named: dict[str, Any] = {"app_name": APP, "user_id": "ana", "session_id": "s"}
+    with open_store("sqlite", tmp_path) as opened:
+        service = EngrainSessionService(opened)
+        if act == "append":
+            found = asyncio.run(service.get_session(**named))
+            assert found is not None
+            assert (len(found.events), found.state) == (2, {"user:tea": "oolong"})
+        else:
+            assert asyncio.run(service.create_session(**named)).events == []

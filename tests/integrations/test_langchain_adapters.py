@@ -14,7 +14,7 @@ pytest.importorskip("langchain_tests", reason="make test-integrations runs it")
 
 from engrain_conformance.clock import SetClock
 from engrain_conformance.embedder import HashEmbedder
-from integration_kit import Figures, count_bytes, open_store
+from integration_kit import REFUSED, Figures, count_bytes, open_store
 from langchain_core.caches import InMemoryCache
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
@@ -224,6 +224,13 @@ def test_a_document_of_the_retriever_says_where_it_comes_from(memory: Memory) ->
     assert "oolong" in found.page_content
     assert {"source", "date", "relevance", "trust"} <= found.metadata.keys()
     assert EngrainRetriever(memory=memory).invoke(" ") == []
+
+
+@pytest.mark.parametrize("query", REFUSED)
+def test_an_odd_query_is_no_error(memory: Memory, query: str) -> None:
+    EngrainVectorStore(memory).add_texts(["Ana drinks green tea."])
+    EngrainRetriever(memory=memory).invoke(query)
+    assert len(EngrainVectorStore(memory).similarity_search(query)) == 1
 
 
 def test_an_answer_in_the_cache_expires(tmp_path: Path) -> None:

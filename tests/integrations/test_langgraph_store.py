@@ -21,7 +21,7 @@ pytest.importorskip("langgraph.store.base", reason="make test-integrations runs 
 
 from engrain_conformance.clock import SetClock
 from engrain_conformance.embedder import HashEmbedder
-from integration_kit import Figures, count_bytes, open_store
+from integration_kit import REFUSED, Figures, count_bytes, open_store
 from langgraph.store.base import GetOp, ListNamespacesOp, MatchCondition, PutOp
 from langgraph.store.memory import InMemoryStore
 
@@ -143,6 +143,13 @@ def test_a_search_finds_by_words_and_says_how_relevant(memory: Memory) -> None:
         "3"
     ]
     assert any("green tea" in hit.text for hit in memory.recall("What tea does Ana like?").hits)
+
+
+@pytest.mark.parametrize("query", [*REFUSED, " "])
+def test_an_odd_query_finds_what_no_query_finds(memory: Memory, query: str) -> None:
+    store = EngrainStore(memory, fields=["text"])
+    store.put(("notes",), "1", {"text": "Ana drinks green tea."})
+    assert [one.key for one in store.search(("notes",), query=query)] == ["1"]
 
 
 def test_two_values_with_the_same_text_are_both_there(memory: Memory) -> None:

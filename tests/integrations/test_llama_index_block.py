@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("llama_index.core.memory", reason="make test-integrations runs it")
 
 from engrain_conformance.embedder import HashEmbedder
-from integration_kit import Figures, open_store
+from integration_kit import REFUSED, Figures, open_store
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
 from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.memory import Memory as LlamaMemory
@@ -131,3 +131,11 @@ def test_messages_without_words_are_left_out(memory: Memory) -> None:
     asyncio.run(block.aput([image, mixed, ChatMessage(role="tool", content="42")]))
     assert [item.text for item in memory.list({"kind": "message"})] == ["This is my cat Tom."]
     assert asyncio.run(block.aget([])) == asyncio.run(block.aget([ChatMessage(role="user", content=" ")])) == []
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_a_text_that_the_log_refuses_does_not_stop_the_chat(memory: Memory, text: str) -> None:
+    block, said = EngrainMemoryBlock(memory=memory), ChatMessage(role="user", content=text)
+    asyncio.run(block.aput([said, ChatMessage(role="assistant", content="Noted.")]))
+    assert [item.text for item in memory.list({"kind": "message"})] == ["Noted."]
+    assert asyncio.run(block.aget([said])) == []

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("pydantic_ai.conversation_store", reason="make test-integrations runs it")
 
-from integration_kit import Figures, open_store
+from integration_kit import REFUSED, Figures, open_store
 from pydantic_ai import Agent
 from pydantic_ai.conversation import Conversation
 from pydantic_ai.conversation_store import ConversationConflict, InMemoryConversationStore
@@ -178,3 +178,20 @@ def test_recalled_texts_are_a_part_of_the_message_and_not_an_instruction(
     said = memory.list({"kind": "message"})
     assert [item.text for item in said][::-1] == ["Which favourite tea does Ana drink?", "Oolong, I think."]
     figures.show("recalled texts are data, not instructions", request.node.callspec.params["memory"], "yes")
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_a_text_that_the_log_refuses_does_not_stop_the_agent(memory: Memory, text: str) -> None:
+    def reply(messages: Any, info: AgentInfo) -> ModelResponse:
+        return ModelResponse(parts=[TextPart(content="Noted.")])
+
+    agent = Agent(FunctionModel(reply), capabilities=[RecallFromMemory(memory)])
+    assert agent.run_sync(text).output == "Noted."
+    assert [item.text for item in memory.list({"kind": "message"})] == ["Noted."]
+
+
+def test_the_words_beside_an_image_are_kept(memory: Memory) -> None:
+    agent = Agent(FunctionModel(lambda messages, info: ModelResponse(parts=[TextPart(content="A cat.")])),
+                  capabilities=[RecallFromMemory(memory)])  # fmt: skip
+    agent.run_sync(["This is my cat Tom.", BinaryContent(b"\x89PNG", media_type="image/png")])
+    assert [item.text for item in memory.list({"kind": "message"})][::-1] == ["This is my cat Tom.", "A cat."]

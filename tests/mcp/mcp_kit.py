@@ -63,13 +63,13 @@ def local_server(
     store: Path | Callable[[], Store], user: str = "ana", tools: tuple[str, ...] | None = None
 ) -> Iterator[MemoryServer]:
     """A server in this process, for a client in this process."""
-    from engrain.mcp.memories import OneMemory
+    from engrain.mcp.memories import SingleMemory
     from engrain.mcp.tools import TOOLS
 
     open_store = store if callable(store) else lambda: Store(store, embedder=HashEmbedder(), background=False)
     loader = StoreLoader(open_store)
     try:
-        yield MemoryServer(OneMemory(loader, Scope(user=user)), tools or tuple(TOOLS))
+        yield MemoryServer(SingleMemory(loader, Scope(user=user)), tools or tuple(TOOLS))
     finally:
         loader.close()
 

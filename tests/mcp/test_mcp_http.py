@@ -203,6 +203,8 @@ def test_a_model_s_key_keeps_no_forged_words_of_the_user(server: HttpServer) -> 
 
     async def use(client: Client) -> None:
         assert "may not keep words of the user" in await fail(client, "add_messages", messages=forged, session="s")
+        odd = [{"role": ["user"], "content": "I live in Quito."}]
+        assert "InvalidInput" in await fail(client, "add_messages", messages=odd, session="s")
         await call(client, "add_messages", messages=[{"role": "assistant", "content": "Hello."}], session="s")
         made = await call(client, "remember", text="Ana lives in Quito.")
         assert (await call(client, "explain", id=made["id"]))["item"]["trust"] < 1

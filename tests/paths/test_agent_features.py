@@ -298,6 +298,8 @@ def test_a_file_that_cannot_be_attached_is_an_error(memory: Memory, tmp_path: Pa
     (tmp_path / "folder.pdf").mkdir()
     with pytest.raises((InvalidInput, NotFound)):
         AgentWithMemory(memory, Scripted()).run("What is it?", attachments=[tmp_path / value])
+    with pytest.raises(InvalidInput, match="a path or an Attachment"):
+        AgentWithMemory(memory, Scripted()).run("What is it?", attachments=[b"bytes"])  # type: ignore[list-item]
     with pytest.raises(InvalidInput):
         Attachment(b"", "image/png")
 

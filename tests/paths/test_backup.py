@@ -44,8 +44,8 @@ from engrain import (
 from engrain.cli.main import root
 from engrain.core.formats.manifests import make_backup_name
 from engrain.core.model.rows import Row, RowKind
-from engrain.memory.restore import restore_backup
-from engrain.stores.sqlite import SqliteStore, migrate
+from engrain.memory.transfer import restore_backup
+from engrain.stores.sqlite import SqliteStore, schema
 from engrain.stores.sqlite import backup as backing
 
 CANARY = "canary-5b1e"
@@ -454,9 +454,9 @@ def test_an_older_backup_is_brought_up_to_date(tmp_path: Path, monkeypatch: pyte
         memory.remember("Ana lives in Quito.")
     manifest = made_manifest(older)
     older.with_name("older.db.json").write_text(json.dumps(manifest))
-    known = migrate.load_migrations()
+    known = schema.load_migrations()
     monkeypatch.setattr(
-        migrate, "load_migrations", lambda: (*known, (known[-1][0] + 1, "create table extra (n integer);\n"))
+        schema, "load_migrations", lambda: (*known, (known[-1][0] + 1, "create table extra (n integer);\n"))
     )
     restore_backup(older, tmp_path / "new.db")
     with Memory(tmp_path / "new.db", embedder=HashEmbedder(), background=False) as memory:
@@ -543,7 +543,7 @@ def test_a_restore_that_is_killed_leaves_the_old_store_or_the_new_one(store: Pat
     with opened(store) as memory:
         memory.remember_many([{"text": f"Since {n}."} for n in range(300)])
     code = (
-        "import sys; from engrain.memory.restore import restore_backup\n"
+        "import sys; from engrain.memory.transfer import restore_backup\n"
         "restore_backup(sys.argv[1], sys.argv[2], force=True)\n"
     )
     count = len(texts(backup, read_only=True))

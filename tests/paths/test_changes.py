@@ -305,3 +305,10 @@ def test_stored_relations_of_two_steps_pass_the_floor(memory: Memory) -> None:
     texts = {hit.text for hit in memory.recall("In which city is Ana's employer?")}
     assert {"Ana works at Acme", "Acme is based in Quito"} <= texts
     assert not memory.recall("What does the moon weigh?")
+
+
+def test_a_wish_about_texts_is_kept_and_ends_an_older_one(memory: Memory, clock: Clock) -> None:
+    text = "Please write me with easy words and correct my English mistake at the end of answer, only the biggest one."
+    assert memory.add_message("user", text).facts
+    old, new = tell(memory, clock, "answer me in bullet points always", "no more bullet points, write plain paragraphs")
+    assert new.replaced == old.facts

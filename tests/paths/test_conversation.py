@@ -24,7 +24,7 @@ from engrain.core.model.items import FORGOTTEN
 from engrain.core.model.messages import Message, ToolCall
 from engrain.core.model.plans import Forget, Plan
 from engrain.core.model.queries import Summary
-from engrain.core.model.tier_limits import CONVERSATION_LIMITS
+from engrain.core.model.retention import CONVERSATION_LIMITS
 from engrain.core.tokens import estimate_tokens
 from engrain.ingest import summaries
 from engrain.ingest.summaries import CLEARED_PROGRESS, load_summary

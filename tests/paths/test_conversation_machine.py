@@ -19,7 +19,7 @@ from engrain.core.chat.render import NO_RESULT
 from engrain.core.errors import Conflict
 from engrain.core.model.messages import Message, ToolCall, match_results
 from engrain.core.model.plans import Forget, Plan
-from engrain.core.model.tier_limits import WindowLimits
+from engrain.core.model.retention import WindowLimits
 from engrain.ingest import summaries
 from engrain.tiers.conversation import ConversationMemory
 

@@ -19,13 +19,13 @@ from engrain_conformance.embedder import HashEmbedder
 from examples import for_each
 
 from engrain import AsyncMemory, Memory
-from engrain.cli.commands.doctor import CHECK_COUNT as SHOWN
+from engrain.cli.commands.status import CHECK_COUNT as SHOWN
 from engrain.cli.main import root
 from engrain.core.errors import ConfigError, DiskFull, NewerStore, StoreBusy, StoreCorrupt, WrongKey
 from engrain.core.model.results import GROUPS, CheckResult, summarize_checks
 from engrain.health import CHECKS
 from engrain.health.context import explain_unopened
-from engrain.stores.sqlite import migrate
+from engrain.stores.sqlite import schema
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "checklist.md"
 # What warns on a new store on any machine: whether the disk is encrypted is for its owner to say.
@@ -214,9 +214,9 @@ def test_a_store_of_an_older_engrain_is_not_brought_up_to_date_by_the_doctor(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = store.read_bytes()
-    known = migrate.load_migrations()
+    known = schema.load_migrations()
     monkeypatch.setattr(
-        migrate, "load_migrations", lambda: (*known, (known[-1][0] + 1, "create table extra (n integer);\n"))
+        schema, "load_migrations", lambda: (*known, (known[-1][0] + 1, "create table extra (n integer);\n"))
     )
     (failed,) = [one for one in told(store)["findings"] if one["state"] == "fail"]
     assert (failed["name"], "older schema" in failed["why"]) == ("schema", True)

@@ -252,13 +252,13 @@ def test_a_name_that_would_run_something_is_quoted_and_pasting_works(tmp_path: P
 
 def test_a_command_takes_a_name_that_looks_like_an_option_and_repeats_no_password() -> None:
     assert format_command("undo", about="--yes", owner=Scope(user="ana")) == "engrain undo --user ana -- --yes"
-    for url in (
-        "postgresql://bob:hunter2@db/agents",
-        "postgresql://db/agents?user=bob&password=hunter2",
-        "redis://:hunter2@db",
+    for url, shown in (
+        ("postgresql://bob:hunter2@db/agents", "postgresql://bob@db/agents"),
+        ("postgresql://db/agents?user=bob&password=hunter2", "postgresql://db/agents?user=bob&password=…"),
+        ("postgresql://db/agents?sslpassword=hunter2", "postgresql://db/agents?sslpassword=…"),
+        ("redis://:hunter2@db", "redis://@db"),
     ):
-        assert format_command("maintain", store=url).replace("PASSWORD", "hunter2").endswith(shlex.quote(url))
-        assert "hunter2" not in format_command("maintain", store=url)
+        assert shlex.split(format_command("maintain", store=url)) == ["engrain", "maintain", "--store", shown]
     assert format_command("maintain", store="redis://db:6379/0") == "engrain maintain --store redis://db:6379/0"
 
 

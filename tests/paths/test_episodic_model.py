@@ -18,9 +18,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.plans import Forget, Plan
 from engrain.core.model.queries import ListQuery
-from engrain.core.model.tier_limits import TIERS
+from engrain.core.model.retention import TIERS
 from engrain.maintenance.maintain import maintain
-from engrain.stores.relational import episodes as stored_episodes
+from engrain.stores.relational import sessions as stored_episodes
 from engrain.tiers.episodic import EpisodicMemory
 
 DAY = timedelta(days=1)

@@ -20,7 +20,7 @@ from engrain.cli.main import root
 from engrain.core.errors import OnHold
 from engrain.core.model.erasure import Erasure
 from engrain.core.model.sessions import Episode
-from engrain.memory.restore import restore_backup
+from engrain.memory.transfer import restore_backup
 from engrain.ports import Services
 from engrain.ports.erasure import Erasing
 from engrain.privacy import erase as run

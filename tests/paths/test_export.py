@@ -432,7 +432,7 @@ def test_a_huge_line_is_refused_without_being_read_whole(
     full: Memory, fresh: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raw = exported(full)
-    monkeypatch.setattr("engrain.transfer.verify.MAX_LINE_BYTES", 2_000)
+    monkeypatch.setattr("engrain.transfer.export.MAX_LINE_BYTES", 2_000)
     with pytest.raises(BadFile) as caught:
         loaded(fresh(), raw)
     assert {one.type for one in caught.value.lines} == {"TooLarge"}

@@ -19,8 +19,8 @@ from redis_server import Server, redis_server
 from schemas import empty_store
 
 from engrain import Conflict, Memory, TooLarge
-from engrain.stores.redis import transfer
-from engrain.stores.redis.transfer import RedisTransfer
+from engrain.stores.redis import store as redis_store
+from engrain.stores.redis.store import RedisTransfer
 from engrain.transfer import load_export
 
 DEPLOYED = ("sqlite", "sqlite+redis", "postgres", "postgres+redis")
@@ -141,7 +141,7 @@ class CutOff:
         self._left = 0
         for name in ("restore_episode", "restore_task", "restore_step", "restore_event"):
             kind = name.removeprefix("restore_")
-            monkeypatch.setitem(transfer._RESTORES, kind, self._dying(getattr(RedisTransfer, name)))  # type: ignore[arg-type]
+            monkeypatch.setitem(redis_store._RESTORES, kind, self._dying(getattr(RedisTransfer, name)))  # type: ignore[arg-type]
 
     def off(self, load: Callable[[], object]) -> bool:
         self._left = 1

@@ -28,7 +28,7 @@ from engrain import (
     TooLarge,
 )
 from engrain.core.errors import EngrainError, StoreUnavailable
-from engrain.core.markdown.sync_state import SyncResult
+from engrain.core.markdown.merge import SyncResult
 from engrain.memory.async_memory import AsyncMemory
 from engrain.mirror.mirror import Mirror
 from engrain.stores.folder import FolderFiles
@@ -414,7 +414,7 @@ def test_a_soul_that_is_emptied_is_held_back(memory: Memory, mirror: Mirror, fol
     memory.remember("I am Robo.", slot="agent.soul")
     mirror.sync()
     (folder / "SOUL.md").unlink()
-    assert [one.text for one in mirror.sync().held_back] == ["I am Robo."]
+    assert [one.text for one in mirror.sync().pending_deletions] == ["I am Robo."]
     assert memory.slots.get("agent.soul") is not None
     mirror.sync(restore_deletions=True)
     assert (folder / "SOUL.md").read_text() == "I am Robo.\n"
@@ -517,10 +517,10 @@ def test_a_file_that_lost_its_lines_erases_nothing(
     else:
         (folder / "MEMORY.md").write_text(broken)
     for _ in range(2):
-        assert len(mirror.sync().held_back) == 10
+        assert len(mirror.sync().pending_deletions) == 10
     assert len(ten.list()) == 10
     (folder / "MEMORY.md").write_text(whole)
-    assert not mirror.sync().held_back
+    assert not mirror.sync().pending_deletions
     assert len(ten.list()) == 10
 
 
@@ -528,7 +528,7 @@ def test_what_is_held_back_can_be_accepted_or_restored(ten: Memory, mirror: Mirr
     lines = (folder / "MEMORY.md").read_text().splitlines(keepends=True)
     (folder / "MEMORY.md").write_text("".join(lines[:-5]))
     ten.remember("Something new meanwhile.")
-    assert len(mirror.sync().held_back) == 5
+    assert len(mirror.sync().pending_deletions) == 5
     assert "Something new" in (folder / "MEMORY.md").read_text()
     assert len(mirror.sync(dry_run=True, accept_deletions=True).taken) == 5
     mirror.sync(restore_deletions=True)
@@ -545,7 +545,7 @@ def test_a_file_that_was_cut_off_in_a_line_corrects_nothing(ten: Memory, mirror:
     path = folder / "MEMORY.md"
     path.write_bytes(path.read_bytes()[:-70])
     done = mirror.sync()
-    assert len(done.held_back) == 2
+    assert len(done.pending_deletions) == 2
     assert not done.taken
     assert len(ten.list()) == 10
 

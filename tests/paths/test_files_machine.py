@@ -157,9 +157,9 @@ class Files(RuleBasedStateMachine):
         done = self.mirror.sync(accept_deletions=deletions == "accept", restore_deletions=deletions == "restore")
         again = self.mirror.sync()
         assert (again.written, again.taken, again.conflicts) == ((), (), ())
-        self.agree({one.id for one in done.held_back})
+        self.agree({one.id for one in done.pending_deletions})
         self.typed.clear()
-        self.before = {*self.lines(), *(Entry(one.text) for one in again.held_back)}
+        self.before = {*self.lines(), *(Entry(one.text) for one in again.pending_deletions)}
 
     def agree(self, held: set[str]) -> None:
         shown = [entry for name in ("MEMORY.md", "memory/overflow.md") for entry in self.entries(name)]

@@ -17,8 +17,8 @@ from engrain_conformance.embedder import HashEmbedder
 from memory_kit import Open
 
 from engrain import Conflict, InvalidInput, Memory, ReadOnlyStore
+from engrain.core.markdown.merge import parse_log_day
 from engrain.core.markdown.page import read_page
-from engrain.core.markdown.sync_state import parse_log_day
 from engrain.stores.folder import FolderFiles
 from engrain.stores.sqlite.store import SqliteStore
 

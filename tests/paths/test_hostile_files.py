@@ -21,7 +21,7 @@ import pytest
 from engrain import Memory, Store
 from engrain.core.errors import EngrainError, NotADatabase, SchemaMismatch, StoreCorrupt
 from engrain.core.formats.manifests import MANIFEST_SUFFIX
-from engrain.memory.restore import restore_backup
+from engrain.memory.transfer import restore_backup
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.lock import FileLock
 from engrain.stores.sqlite.opening import as_immutable, inspect_path, open_connection

@@ -16,7 +16,7 @@ import pytest
 from hostile_kit import Attack, check_attacks, open_memory
 
 from engrain.core.errors import InvalidInput
-from engrain.transfer import foreign_sqlite
+from engrain.transfer import foreign_databases
 
 # Chats of ChatGPT and Claude, alone and in archives
 
@@ -406,10 +406,10 @@ def test_rows_that_hold_far_more_than_their_file_are_refused(tmp_path: Path, mon
     db.executemany("insert into store values ('a', ?, ?, '', '')", [(str(n), "x" * 1_000) for n in range(100)])
     db.commit()
     db.close()
-    monkeypatch.setattr(foreign_sqlite, "_FREE_BYTES", 0)
+    monkeypatch.setattr(foreign_databases, "_FREE_BYTES", 0)
     statement = "select a.value from store a join store b"
     with pytest.raises(InvalidInput, match="far more than the file"):
-        foreign_sqlite.read_foreign_rows(tmp_path / "store.sqlite", "a store", ["store"], statement)
+        foreign_databases.read_foreign_rows(tmp_path / "store.sqlite", "a store", ["store"], statement)
 
 
 def test_a_row_of_a_table_is_not_cut_at_a_mark_inside_its_text(tmp_path: Path) -> None:

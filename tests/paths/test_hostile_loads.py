@@ -121,6 +121,12 @@ def make_circle(path: Path) -> None:
     path.symlink_to(path)
 
 
+def test_metadata_that_is_nested_deeply_is_a_bad_line(memory: Memory) -> None:
+    line = '{"text": "x", "metadata": ' + '{"a": ' * 900 + "1" + "}" * 901
+    with pytest.raises(BadFile, match="deeper than 16 levels"):
+        memory.load(io.BytesIO(line.encode()), format="notes")
+
+
 @pytest.mark.parametrize("make", [make_fifo, make_folder, make_endless, make_circle])
 def test_only_a_plain_file_is_loaded(memory: Memory, tmp_path: Path, make: object) -> None:
     path = tmp_path / "notes.jsonl"

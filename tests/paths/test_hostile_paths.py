@@ -18,8 +18,8 @@ from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory, Store
 from engrain.agent.attachments import parse_attachments
+from engrain.bench.evaluate import read_script
 from engrain.bench.recall import read_folder
-from engrain.bench.scripts import read_script
 from engrain.cli.main import root
 from engrain.config import load_settings
 from engrain.connect.changes import ChangeLedger, FileEdit
@@ -33,7 +33,7 @@ from engrain.connect.spool import take_events
 from engrain.connect.transcripts import read_transcript
 from engrain.core.errors import EngrainError
 from engrain.core.formats.manifests import MANIFEST_SUFFIX
-from engrain.memory.restore import restore_backup
+from engrain.memory.transfer import restore_backup
 from engrain.server.keys import KeyFile
 from engrain.stores.sqlite import SqliteStore
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -13,17 +13,35 @@ from counting import choose_points
 from engrain_conformance.embedder import HashEmbedder
 from erasing_kit import FIELDS, WORD, fill
 
-from engrain import Memory
-from engrain.core.errors import EngrainError
+from engrain import Memory, Note
+from engrain.core.errors import EngrainError, TaskWaiting
 from engrain.stores.sqlite.checksums import load_tables, seal_rows
 from engrain.stores.sqlite.connection import connect
+from engrain.tiers.records import IndexedDraft
 
 Value = int | float | str | bytes | None
 VALUES: dict[str, list[Value]] = {
     "INTEGER": [-1, 0, 2**63 - 1, -(2**63)],
     "REAL": [-1.0, 1e308, 2.0],
-    "TEXT": ["", "[", '{"a": [1e400, null]}', "null", "9" * 5_000, "\x00\x1b[2J\u202e", "\ue000" * 300],
-    "BLOB": [b"", b"\x00", b"\xff" * 7, b"[]" * 500],
+    "TEXT": [
+        "",
+        "[",
+        '{"a": [1e400, null]}',
+        "null",
+        "9" * 5_000,
+        "\x00\x1b[2J\u202e",
+        "\ue000" * 300,
+        "[" * 100_000,
+        '{"engrain": 7}',
+        '{"engrain": {"steps": [7], "when": 7, "version": "7", "why": 7, "later": 7, "outdates": 7}}',
+        '{"v": 1, "value": {"class": [7, "x"], "number": 1e400, "args": 7, "more": 7}, "procedure": 7, "working": 7}',
+        '{"v": 1, "value": 7, "handled_failures": "7"}',
+        '{"v": 1, "value": 7, "crashes": "7", "working": {"frame": 7}}',
+        '{"v": 1, "value": 7}',
+        "[7]",
+        '[["user", 7, 7]]',
+    ],
+    "BLOB": [b"", b"\x00", b"\xff" * 7, b"[]" * 500, b"[7]\n", b"[" * 100_000],
 }
 # Numbers of rows, which other rows point to: their damage is that of a file, and the doctor's matter.
 KEYS = {"n", "scope", "item", "cited", "checksum", "key"}
@@ -39,10 +57,28 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("filled") / "agent.db"
     with open_memory(path) as memory:
         fill(memory)
+        leave_task(memory)
+        note = IndexedDraft(("key",), b"body", (Note("An indexed text."),))
+        memory.records.indexed("indexed").update([("key",)], lambda before: [note])
         memory.forget(memory.remember("A text that is forgotten."))
         memory.remember("Ana lives in Quito.", slot="user.city")
         memory.remember("Ana lives in Lima.", slot="user.city")
     return path
+
+
+def leave_task(memory: Memory) -> None:
+    """Begin or continue a task that failed once, wrote a fact, keeps working memory and waits for an event."""
+    with suppress(TaskWaiting), memory.task("waits", goal="to be continued") as run:
+        memory.working.add_result("kept", {"a": [1]})
+        with suppress(KeyError):
+            run.step("fails", fail)
+        run.remember_step("fact", "Ana rows on Sundays.")
+        run.keep({"page": 3})
+        run.wait_event("approval", block=False)
+
+
+def fail() -> None:
+    raise KeyError("missing")
 
 
 def list_forgeries(path: Path) -> list[tuple[str, str, Value]]:
@@ -128,7 +164,14 @@ def list_verbs(memory: Memory, folder: Path) -> dict[str, Callable[[], object]]:
         "episodes": lambda: [(one, memory.episodic.raw(one.id)) for one in memory.episodic.recent(100)],
         "tasks": lambda: (memory.tasks.list(), memory.tasks.timeline(task), memory.tasks.load_checkpoint(task)),
         "run again": run_again,
+        "continue": lambda: leave_task(memory),
+        "recover": lambda: memory.tasks.recover(lambda task: leave_task(memory)),
+        "procedure": lambda: (memory.procedural.find(said["procedure"]), memory.procedural.best(said["procedure"])),
+        "learn": lambda: memory.procedural.learn(said["procedure"], ["Take another."]),
+        "start": lambda: (memory.start_session(), memory.end_session()),
+        "memories": memory.store.memories,
         "records": lambda: memory.records.read(said["record"], [(said["record"],)]),
+        "indexed": lambda: memory.records.indexed("indexed").read([("key",)]),
         "repeat": lambda: memory.remember("Again.", request_id=said["request"]),
         "remember": lambda: memory.remember("Ana lives in Oslo.", slot="user.city"),
         "say": lambda: memory.add_message("user", "I moved to Bergen.", session=session),

@@ -15,7 +15,7 @@ from hostile_kit import Attack, check_attacks
 
 from engrain import Memory, Store
 from engrain.core.errors import EngrainError
-from engrain.memory.restore import restore_backup
+from engrain.memory.transfer import restore_backup
 
 TEXT = "Ana likes tea."
 FOREIGN = "Ana owes Mallory money."

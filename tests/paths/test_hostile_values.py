@@ -19,7 +19,7 @@ from engrain.config import load_settings
 from engrain.connect import clients
 from engrain.core.errors import BadFile, ConfigError, EngrainError
 from engrain.core.formats.manifests import MANIFEST_SUFFIX, LineSums
-from engrain.memory.restore import restore_backup
+from engrain.memory.transfer import restore_backup
 
 FEW = 40  # files of each reader by default; all of them in the long suites
 SEED = 13

@@ -11,7 +11,7 @@ from memory_kit import Open
 
 from engrain import Memory, Note, OnHold, TooLarge
 from engrain.core.model.records import MAX_BODY
-from engrain.tiers.indexed_records import IndexedDraft
+from engrain.tiers.records import IndexedDraft
 
 KEY = ("todo", "1")
 

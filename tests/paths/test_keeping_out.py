@@ -18,7 +18,7 @@ from engrain import Memory, Source
 from engrain.cli.main import root
 from engrain.core.errors import Conflict, OnHold
 from engrain.core.model.erasure import Subject
-from engrain.memory.restore import replay_erasures, restore_backup
+from engrain.memory.transfer import replay_erasures, restore_backup
 from engrain.privacy.requests import make_user_subject
 from engrain.stores.sqlite import SqliteStore, backup
 

@@ -21,10 +21,10 @@ from engrain.cli.main import root
 from engrain.core.errors import EmbedderFailed, OutcomeUnknown
 from engrain.core.identity import Scope
 from engrain.core.model.items import Citation, Draft, Item, Note, Source
-from engrain.core.model.lifecycle_settings import check_policies
 from engrain.core.model.plans import Add, Change, Correct, Forget, Plan
 from engrain.core.model.queries import ListQuery
 from engrain.core.model.results import MaintenanceReport
+from engrain.core.model.retention import check_policies
 from engrain.core.model.sessions import Episode
 from engrain.core.model.tasks import Claim, TaskEnd
 from engrain.maintenance import consolidate as consolidating

@@ -19,9 +19,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from engrain.core.identity import Scope
 from engrain.core.model.items import Citation, Note, Source
-from engrain.core.model.lifecycle_settings import Policies
 from engrain.core.model.plans import Change, Forget, Plan
 from engrain.core.model.queries import ListQuery
+from engrain.core.model.retention import Policies
 from engrain.core.model.rows import ROW_KINDS, Row
 from engrain.core.model.sessions import Episode
 from engrain.core.model.tasks import Claim, TaskEnd

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from engrain import Memory, Store
-from engrain.memory.restore import restore_backup
-from engrain.stores.sqlite import migrate
+from engrain.memory.transfer import restore_backup
+from engrain.stores.sqlite import schema
 from engrain.stores.vectors.clients import LockedFolder
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes are POSIX's")
@@ -51,7 +51,7 @@ def refuse(*_: object) -> None:
 def test_no_file_is_open_to_others_where_the_migrations_run_in_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(migrate.os, "link", refuse)
+    monkeypatch.setattr(schema.os, "link", refuse)
     with Memory(tmp_path / "store.db", user="ana") as memory:
         memory.remember("Ana lives in Quito.")
         assert find_open(tmp_path) == {}

@@ -63,7 +63,7 @@ def test_recall_has_the_profile_only_where_it_bears_on_the_question(memory: Memo
 def test_a_fact_in_the_profile_stays_a_hit_but_is_told_once(memory: Memory) -> None:
     talk(memory, "I'm allergic to peanuts.")
     found = memory.recall("Which allergy must a dinner respect? peanuts?", min_relevance=0.0)
-    assert [hit.told for hit in found if "peanuts" in hit.text] == [True]
+    assert [hit.in_context for hit in found if "peanuts" in hit.text] == [True]
     assert str(found).count("allergic to peanuts") == 1
 
 

@@ -359,4 +359,4 @@ def test_a_turn_is_not_found_for_the_name_of_its_speaker_alone(memory: Memory) -
     )
     hits = memory.recall("What is Greta's job?").hits
     assert hits[0].text.startswith("I was promoted")
-    assert all("words" not in hit.arms for hit in hits)
+    assert all("words" not in hit.score_parts for hit in hits)

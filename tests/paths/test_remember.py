@@ -6,6 +6,7 @@ import io
 import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from enum import Enum
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy.typing as npt
 import pytest
 from engrain_conformance.clock import SetClock
 from engrain_conformance.embedder import HashEmbedder
+from pydantic import BaseModel
 
 from engrain import Citation, Conflict, DiskFull, InvalidInput, Memory, Note, NotFound, SessionPosition, Source
 from engrain.core.model.plans import Applied, Plan
@@ -24,6 +26,24 @@ DAY = timedelta(days=1)
 def test_a_text_is_kept_word_for_word(memory: Memory) -> None:
     text = "  Ana said: “tabs,\tnever spaces” \n — naïve? 東京 🙂 "
     assert memory.get(memory.remember(text)).text == text
+
+
+class Word(str, Enum):  # noqa: UP042
+    """A str whose `str()` is another text, as programs give it for a name. Messages of LangChain have other ones."""
+
+    ROLE = "user"
+    SLOT = "user.tea"
+    NAME = "Ana"
+    TEXT = "Ana likes tea."
+
+
+def test_a_subclass_of_str_is_kept_as_its_text(memory: Memory) -> None:
+    memory.remember(Word.TEXT, slot=Word.SLOT)
+    position = SessionPosition(Word.NAME, speaker=Word.NAME, role=Word.ROLE)
+    memory.remember_many([Note(Word.TEXT, source=Source(Word.NAME, "document"), position=position)])
+    said = memory.add_message(Word.ROLE, Word.TEXT, speaker=Word.NAME, session=Word.NAME)
+    assert memory.slots.get("user.tea").text == memory.get(said.id).text == "Ana likes tea."
+    assert [(item.speaker, item.role) for item in memory.list({"session": "Ana"})] == [("Ana", "user")] * 2
 
 
 def test_a_repeat_returns_the_same_id_and_keeps_the_higher_importance(memory: Memory) -> None:
@@ -290,3 +310,20 @@ def test_a_value_that_was_replaced_is_marked_even_if_the_clock_runs_back(memory:
     shown = str(memory.recall("Where do I live these days?", n=10, min_relevance=0))
     assert "these days" in shown
     assert 'now "Lives in Quito"' in shown
+
+
+class Text(BaseModel):
+    type: str = "text"
+    text: str
+
+
+class Reply(BaseModel):
+    role: str = "assistant"
+    content: list[Text]
+    usage: dict[str, int] | None = None
+
+
+def test_objects_of_a_chat_service_are_kept_like_their_dicts(memory: Memory) -> None:
+    hello = Text(text="Hello, Ana.")
+    memory.add_messages([Reply(content=[hello]), {"role": "assistant", "content": [hello]}], session="s")
+    assert [item.text for item in memory.list({"session": "s", "kind": "message"})] == ["Hello, Ana."] * 2

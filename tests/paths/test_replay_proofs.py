@@ -21,8 +21,8 @@ from engrain.core.errors import Conflict, OnHold, StoreBusy, StoreCorrupt
 from engrain.core.model.erasure import Erasure, Subject
 from engrain.core.model.items import Citation
 from engrain.core.model.sessions import Episode
-from engrain.memory import restore
-from engrain.memory.restore import replay_erasures, restore_backup
+from engrain.memory import transfer
+from engrain.memory.transfer import replay_erasures, restore_backup
 from engrain.privacy import erase as run
 from engrain.privacy.receipts import Receipt
 from engrain.stores.sqlite import backup
@@ -247,14 +247,14 @@ def test_a_restored_store_that_still_has_the_bytes_is_not_put_in_its_place(
     item = memory.remember(TEXT)
     memory.store.backup(copy)
     memory.forget(item)
-    remove = restore._remove_forgotten
+    remove = transfer._remove_forgotten
     with ExitStack() as readers:
 
         def while_one_reads(*given: Any) -> Any:
             readers.enter_context(held_read(new.with_name(f"{new.name}.restoring")))
             return remove(*given)
 
-        monkeypatch.setattr(restore, "_remove_forgotten", while_one_reads)
+        monkeypatch.setattr(transfer, "_remove_forgotten", while_one_reads)
         with pytest.raises(StoreBusy):
             replace_copy(store, copy, new)
     assert found(new.parent) == {}, "the present store is still there"

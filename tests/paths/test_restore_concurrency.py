@@ -18,8 +18,8 @@ from engrain import Memory
 from engrain.cli.main import root
 from engrain.core.errors import Conflict, StoreBusy
 from engrain.core.secrets.urls import hide_secrets
-from engrain.memory import restore
-from engrain.memory.restore import replay_erasures, restore_backup
+from engrain.memory import transfer
+from engrain.memory.transfer import replay_erasures, restore_backup
 from engrain.privacy import tombstones
 
 ANA = "Ana lives in the city of Lima since 2019."
@@ -49,7 +49,7 @@ def store(tmp_path: Path) -> Path:
 def test_of_two_restores_to_one_place_one_waits(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(store, "ana") as memory:
         assert memory.store.erase(user="ana").receipt
-    backup, clean = store.with_name("backup.db"), restore._clean
+    backup, clean = store.with_name("backup.db"), transfer._clean
     told: list[BaseException] = []
 
     def meanwhile() -> None:
@@ -59,13 +59,13 @@ def test_of_two_restores_to_one_place_one_waits(store: Path, monkeypatch: pytest
             told.append(exc)
 
     def clean_while_another_begins(*given: Any) -> Any:
-        monkeypatch.setattr(restore, "_clean", clean)
+        monkeypatch.setattr(transfer, "_clean", clean)
         other = threading.Thread(target=meanwhile)
         other.start()
         other.join()
         return clean(*given)
 
-    monkeypatch.setattr(restore, "_clean", clean_while_another_begins)
+    monkeypatch.setattr(transfer, "_clean", clean_while_another_begins)
     assert restore_backup(backup, store, force=True).items == 1
     assert "another restore" in str(told[0])
     assert texts(store, "ana") == []
@@ -76,9 +76,9 @@ def test_of_two_restores_to_one_place_one_waits(store: Path, monkeypatch: pytest
 def test_a_restore_that_was_killed_is_in_nobody_s_way(store: Path) -> None:
     code = (
         "import os, sys\n"
-        "from engrain.memory import restore\n"
-        "restore._clean = lambda *given: os.kill(os.getpid(), 9)\n"
-        "restore.restore_backup(sys.argv[1], sys.argv[2], force=True)\n"
+        "from engrain.memory import transfer\n"
+        "transfer._clean = lambda *given: os.kill(os.getpid(), 9)\n"
+        "transfer.restore_backup(sys.argv[1], sys.argv[2], force=True)\n"
     )
     backup = store.with_name("backup.db")
     assert subprocess.run([sys.executable, "-c", code, backup, store], check=False).returncode == -9

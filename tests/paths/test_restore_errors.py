@@ -15,7 +15,7 @@ import pytest
 
 from engrain import Memory, Store
 from engrain.core.errors import StoreError
-from engrain.memory.restore import restore_backup
+from engrain.memory.transfer import restore_backup
 from engrain.stores.sqlite import backup
 
 OLD, NEW = "Ana lives in Quito.", "Ana lives in Lima."
@@ -116,9 +116,9 @@ def test_a_backup_that_cannot_be_removed_is_named(store: Path, monkeypatch: pyte
 def kill_restore(store: Path) -> Path:
     code = (
         "import os, sys\n"
-        "from engrain.memory import restore\n"
-        "restore._clean = lambda *given: os.kill(os.getpid(), 9)\n"
-        "restore.restore_backup(sys.argv[1], sys.argv[2], force=True)\n"
+        "from engrain.memory import transfer\n"
+        "transfer._clean = lambda *given: os.kill(os.getpid(), 9)\n"
+        "transfer.restore_backup(sys.argv[1], sys.argv[2], force=True)\n"
     )
     command = [sys.executable, "-c", code, str(store.with_name("backup.db")), str(store)]
     assert subprocess.run(command, check=False).returncode == -9
@@ -145,16 +145,16 @@ def test_doctor_names_the_rest_of_a_killed_restore(store: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a folder is not locked there")
 def test_a_running_restore_keeps_its_copy(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from engrain.memory import restore
+    from engrain.memory import transfer
 
-    clean = restore._clean
+    clean = transfer._clean
 
     def open_and_clean(copy: Path, *given: Any) -> Any:
         Store(store).close()
         assert copy.exists()
         return clean(copy, *given)
 
-    monkeypatch.setattr(restore, "_clean", open_and_clean)
+    monkeypatch.setattr(transfer, "_clean", open_and_clean)
     assert restore_backup(store.with_name("backup.db"), store, force=True).items == 1
 
 

@@ -88,11 +88,11 @@ def test_a_summary_says_which_of_its_words_no_longer_hold(memory: Memory, clock:
     # Beside the message that it repeats, it is not returned.
     (summary,) = memory.recall("When is the deadline?", where={"kind": "summary"})
     assert "15 November" in summary.text
-    assert [(old.text, old.now) for old in summary.outlived] == [
+    assert [(old.text, old.now) for old in summary.outdated] == [
         ("The deadline is 15 November", "the deadline is 1 December")
     ]
     then = memory.recall("When is the deadline?", as_of=before)
-    assert not any(hit.outlived for hit in then.hits)
+    assert not any(hit.outdated for hit in then.hits)
 
 
 def test_a_conversation_of_500_turns_stays_within_its_budget_and_forgets_nothing(

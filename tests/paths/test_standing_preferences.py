@@ -36,4 +36,4 @@ def test_a_preference_that_no_search_found_counts_by_its_meaning_and_words(open_
     memory.remember_many([f"Lunch {number}" for number in range(MIN_CANDIDATES + 5)])
     best = memory.recall("Can you recommend a lunch?", min_relevance=0.0).hits[0]
     assert (best.item.id, best.found_by) == (wanted, ("standing",))
-    assert best.arms.keys() >= {"meaning", "words", "cover", "preference"}
+    assert best.score_parts.keys() >= {"meaning", "words", "cover", "preference"}

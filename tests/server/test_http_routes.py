@@ -13,7 +13,7 @@ from server_kit import run_server
 
 from engrain import Memory, Store
 from engrain.core.http_routes import NOT_SERVED, ROUTES, SAME_AS, Route
-from engrain.memory.verbs import PARTS
+from engrain.memory.http_verbs import PARTS
 from engrain.server.models import build_model
 from engrain.server.router import Router, build_endpoints
 from engrain.server.verbs import ServedVerb

@@ -191,7 +191,7 @@ def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path) -> N
 
 def test_nothing_of_the_extra_is_imported_without_it(tmp_path: Path) -> None:
     program = (
-        "import sys; import engrain.cli.commands.serve, engrain.cli.commands.keys, engrain.core.http_routes\n"
+        "import sys; import engrain.cli.commands.serve, engrain.cli.commands.serve, engrain.core.http_routes\n"
         "from engrain import Memory\n"
         f"Memory({str(tmp_path / 'a.db')!r}, user='ana', background=False).close()\n"
         "loaded = {'starlette', 'pydantic', 'uvicorn', 'httptools', 'uvloop'} & set(sys.modules)\n"

@@ -18,13 +18,13 @@ from engrain.core.model.items import Vectors, Words
 from engrain.core.model.queries import SketchQuery, VectorQuery, WordQuery
 from engrain.core.text.bm25 import compute_idf, score_bm25
 from engrain.stores.relational.reads import ItemReads
-from engrain.stores.sqlite import migrate
+from engrain.stores.sqlite import schema
 from engrain.stores.sqlite.checksums import list_insert_triggers, list_triggers, seal_rows
 from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.dialect import IndexRows, SqliteDialect
 from engrain.stores.sqlite.index.view import IndexCache
 
-SCHEMA = Path(migrate.__file__).parent / "migrations" / "0001_schema.sql"
+SCHEMA = Path(schema.__file__).parent / "migrations" / "0001_schema.sql"
 ANA, BEN = Scope(user="ana"), Scope(user="ben")
 MODEL = "small/8"
 Answer = TypeVar("Answer")

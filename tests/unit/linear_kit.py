@@ -7,6 +7,7 @@ import importlib
 import inspect
 import math
 import pkgutil
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -24,24 +25,37 @@ SHORT_SECONDS = 0.3
 MIN_SECONDS = 0.05  # below it a fixed part, such as the reading of a paragraph, weighs too much
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 Call = Callable[[str], object]
+_IS_TEXT = re.compile(r"^(?!.*(?:Mapping|dict)\[).*\b(?:str|bytes)\b")
 
 # The parts that handle text. The rest passes it on to them or to a server.
-PARTS = ("agent", "core", "ingest", "mirror", "privacy", "providers", "retrieval", "tiers", "transfer")
+PARTS = ("agent", "connect", "core", "ingest", "mcp", "mirror", "privacy", "providers", "retrieval", "server")
+PARTS += ("tiers", "transfer", "ui")
+# Every parameter that may be a str or bytes has one of these names: TEXT_NAMES for texts that a user, a model or a file
+# may make long; SHORT_NAMES for names, ids and keys, which are checked where they come in, and for engrain's own words.
 TEXT_NAMES = {
-    "answer",
-    "block",
-    "content",
-    "lower",
-    "number",
-    "one",
-    "other",
-    "own",
-    "query",
-    "question",
-    "said",
-    "shown",
-}
-TEXT_NAMES |= {"summary", "text", "texts", "thought", "value", "word"}
+    "answer", "block", "command", "content", "error", "failed", "first", "goal", "line", "lower", "message",
+    "number", "one", "other", "output", "own", "prompt", "query", "question", "raw", "request", "said", "shown",
+    "statement", "summary", "text", "texts", "thought", "topic", "url", "value", "word", "worked",
+}  # fmt: skip
+SHORT_NAMES = {
+    "about", "action", "address", "advice", "after", "agent", "api_key", "as_of", "asked", "before", "body",
+    "breaks", "call", "character", "chunks", "client", "columns", "counts", "day", "description", "detail", "embed",
+    "end",
+    "entity", "event", "expected", "explain", "features", "file", "files", "find", "fix", "folder",
+    "for_project", "for_user", "form", "found", "frequency", "given", "gone", "hash", "head", "header", "hidden_id",
+    "host", "id", "ids", "introductions", "item", "items", "key", "kind", "known", "label", "language",
+    "last_id", "lengths", "load", "location", "many", "mark", "marked", "match", "method", "missing", "model",
+    "model_key", "module", "name", "named", "names", "note", "notice", "object", "on_ready", "origin", "outcome",
+    "package", "page",
+    "pairs", "parts", "path", "pattern", "payload", "pieces", "plural", "problem", "prefix", "previous",
+    "procedure", "program",
+    "proposed", "reason", "reasons", "relation", "repository", "request_id", "rest", "result", "results",
+    "role", "route", "rows", "scope", "section", "separator", "server", "service", "session", "singular", "slot",
+    "slot_prefix", "source", "sources", "space", "speaker", "speakers", "stage", "stem", "stems", "steps",
+    "store", "stored", "subject", "tables", "task", "task_id", "template", "tenant", "than", "to", "told",
+    "token", "tombstones", "tool", "tools", "topics", "turn", "user", "values", "variable", "verb", "version",
+    "weights", "what", "when", "where", "who", "why", "words", "work",
+}  # fmt: skip
 
 # One unit each, repeated up to the wanted length.
 UNITS = {
@@ -161,6 +175,12 @@ FILL: dict[str, Callable[[str], Any]] = {
 
 def find_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
     """Yield every public function and method of PARTS with a text among its parameters, by its full name."""
+    for name, function in walk_functions():
+        if TEXT_NAMES & set(list_text_parameters(function)):
+            yield name, function
+
+
+def walk_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
     for part in PARTS:
         package = importlib.import_module(f"engrain.{part}")
         for found in pkgutil.walk_packages(package.__path__, f"engrain.{part}."):
@@ -171,15 +191,14 @@ def find_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
                 members = vars(value).items() if inspect.isclass(value) else [("", value)]
                 for member, function in members:
                     function = inspect.unwrap(getattr(function, "__func__", function))
-                    if inspect.isfunction(function) and not member.startswith("_") and takes_text(function):
+                    if inspect.isfunction(function) and not member.startswith("_"):
                         yield ".".join(filter(None, (found.name, name, member))), function
 
 
-def takes_text(function: Callable[..., Any]) -> bool:
-    return any(
-        name in TEXT_NAMES and "str" in str(one.annotation)
-        for name, one in inspect.signature(function).parameters.items()
-    )
+def list_text_parameters(function: Callable[..., Any]) -> list[str]:
+    """Return the parameters that may be a str or bytes, alone or in a list."""
+    named = inspect.signature(function).parameters
+    return [name for name, one in named.items() if _IS_TEXT.search(str(one.annotation))]
 
 
 def fill_call(function: Callable[..., Any]) -> Call | None:
@@ -187,8 +206,7 @@ def fill_call(function: Callable[..., Any]) -> Call | None:
     makers: dict[str, Callable[[str], Any]] = {}
     for name, one in inspect.signature(function).parameters.items():
         if name in TEXT_NAMES:
-            many = "[str]" in str(one.annotation)
-            makers[name] = (lambda text: [text]) if many else (str.lower if name == "lower" else str)
+            makers[name] = _choose_maker(name, str(one.annotation))
         elif one.default is inspect.Parameter.empty:
             if name not in FILL:
                 return None
@@ -202,14 +220,26 @@ def fill_call(function: Callable[..., Any]) -> Call | None:
     return call
 
 
+def _choose_maker(name: str, annotation: str) -> Callable[[str], Any]:
+    if "str" not in annotation:
+        return encode
+    if "[str]" in annotation:
+        return lambda text: [text]
+    return str.lower if name == "lower" else str
+
+
+def encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
 def measure_cpu(call: Call, text: str, tries: int) -> float:
-    """Return the CPU seconds of the best try. A typed error is an answer, too."""
+    """Return the CPU seconds of the best try. An error is an answer, too."""
     best = float("inf")
     gc.disable()  # a collection looks at the objects of all tests before
     try:
         for _ in range(tries):
             began = time.process_time()
-            with suppress(EngrainError):
+            with suppress(EngrainError, ValueError):
                 call(text)
             best = min(best, time.process_time() - began)
     finally:

@@ -230,7 +230,7 @@ def test_recall_finds_by_meaning_and_explains(run: Run) -> None:
     kept(run, "The release train leaves every Tuesday.")
     found = told(run, "recall", QUESTION, "--explain")
     assert found["hits"][0]["item"]["id"] == id
-    assert found["hits"][0]["arms"]["meaning"] > 0
+    assert found["hits"][0]["score_parts"]["meaning"] > 0
     shown = run("recall", QUESTION, "--explain").output
     assert "Ana prefers Python" in shown
     assert id in shown

@@ -91,7 +91,7 @@ def test_a_receipt_whose_writing_fails_all_the_same_is_in_the_audit_log(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr("engrain.cli.commands.erase._create_receipt_file", lambda _: open("/dev/full", "w"))  # noqa: SIM115
+        patched.setattr("engrain.cli.commands.privacy._create_receipt_file", lambda _: open("/dev/full", "w"))  # noqa: SIM115
         told = run(store, "erase", "--user", "ana", "--yes", "--receipt", tmp_path / "r.json")
     id = json.loads(run(store, "erase", "receipt").output)["receipt"]
     assert (told.exit_code, "No space left" in told.output, f"Receipt {id}" in told.output) == (1, True, True)

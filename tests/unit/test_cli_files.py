@@ -72,7 +72,7 @@ def test_held_back_deletions_say_what_to_do(run: Run, ten: Path, folder: Path) -
     shown = run("sync").output
     assert "10 deletions wait for confirmation" in shown
     assert "--accept-deletions" in shown
-    assert len(told(run("status", "--json"))["pending"]["held_back"]) == 10
+    assert len(told(run("status", "--json"))["pending"]["pending_deletions"]) == 10
     run("sync", "--restore-deletions")
     assert (folder / "MEMORY.md").read_text().count("Number") == 10
     (folder / "MEMORY.md").write_text("")

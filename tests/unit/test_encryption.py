@@ -21,7 +21,7 @@ from engrain_conformance.embedder import HashEmbedder
 from engrain import BackendMissing, ConfigError, InvalidInput, Memory, NotADatabase, StoreError, WrongKey
 from engrain.cli.main import root
 from engrain.config import Settings, load_settings
-from engrain.memory.restore import restore_backup
+from engrain.memory.transfer import restore_backup
 from engrain.stores.sqlite.opening import inspect_path
 
 KEY = 'correct horse\'s "battery" ⚡'

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from engrain.bench.evaluate import Report, evaluate_files
-from engrain.bench.scripts import read_script
+from engrain.bench.evaluate import Report, evaluate_files, read_script
 from engrain.cli.main import root
 from engrain.core.errors import EngrainError, InvalidInput, UnknownKey
 

@@ -2,37 +2,73 @@
 
 from __future__ import annotations
 
+import json
 import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 
+import numpy as np
 import pytest
 from counting import choose_points
 from engrain_conformance.embedder import HashEmbedder
 from examples import for_each
-from linear_kit import KINDS, MAX_GROWTH, Call, fill_call, find_functions, find_worst_growth
+from linear_kit import (
+    KINDS,
+    MAX_GROWTH,
+    SHORT_NAMES,
+    TEXT_NAMES,
+    Call,
+    encode,
+    fill_call,
+    find_functions,
+    find_worst_growth,
+    list_text_parameters,
+    walk_functions,
+)
 
 from engrain import Memory
-from engrain.core.formats.imported_notes import make_note, split_message
+from engrain.connect.commands import fixes
+from engrain.connect.json_text import append_element, lookup, remove_marked, remove_member, set_member
+from engrain.core.formats.importers import make_note, split_message
+from engrain.core.formats.manifests import read_backup_manifest
 from engrain.core.markdown.layout import PageBudget, fits_budget
 from engrain.core.rules.frames import find_framed
 from engrain.core.rules.own_words import detect_stored_traits
 from engrain.core.text.passages import split_sentences
 from engrain.core.text.relative_dates import add_absolute_dates
+from engrain.core.weights import load_weights
+from engrain.ingest.changes import WEIGHTS, judge_aspects
 from engrain.ingest.write import split_windows
+from engrain.mirror.mirror import decode_page
 from engrain.mirror.render import Page
+from engrain.providers.embedding import check_texts
 from engrain.providers.local import LocalEmbedder
+from engrain.ui.text import find_words
 
 SHORT = (16_000,)  # 0.25 s for a quadratic function whose step takes a nanosecond
+MODERATE = (16_000, 32_000, 64_000)
 FULL = tuple(16_000 << power for power in range(7))  # up to 1 MB
 EMBEDDER = HashEmbedder()
+ZEROS = np.zeros(384, np.float32)
 
 # Functions with parameters that are no text.
 BY_HAND: dict[str, Call] = {
-    "engrain.core.formats.imported_notes.make_note": lambda text: make_note("zep", text, "1"),
-    "engrain.core.formats.imported_notes.split_message": lambda text: list(split_message("zep", text, "1")),
+    "engrain.connect.commands.fixes": lambda text: fixes(text, text, text, True),
+    "engrain.connect.json_text.append_element": lambda text: append_element(text, ("a",), 1),
+    "engrain.connect.json_text.lookup": lambda text: lookup(text, ("a",)),
+    "engrain.connect.json_text.remove_marked": lambda text: remove_marked(text, "engrain"),
+    "engrain.connect.json_text.remove_member": lambda text: remove_member(text, ("a",)),
+    "engrain.connect.json_text.set_member": lambda text: set_member(text, ("a",), 1),
+    "engrain.core.formats.manifests.read_backup_manifest": lambda text: read_backup_manifest(encode(text), "a.db"),
+    "engrain.mirror.mirror.decode_page": lambda text: decode_page("MEMORY.md", encode(text)),
+    "engrain.providers.embedding.check_texts": lambda text: check_texts([text], "query"),
+    "engrain.ui.text.find_words": lambda text: find_words(text, text),
+    "engrain.ingest.changes.judge_aspects": lambda text: judge_aspects(text, ZEROS, load_weights(WEIGHTS)),
+    "engrain.core.formats.importers.make_note": lambda text: make_note("zep", text, "1"),
+    "engrain.core.formats.importers.split_message": lambda text: list(split_message("zep", text, "1")),
     "engrain.core.markdown.layout.fits_budget": lambda text: fits_budget(text, PageBudget()),
     "engrain.core.text.relative_dates.add_absolute_dates": lambda text: add_absolute_dates(text, date(2026, 11, 17)),
     "engrain.core.rules.frames.find_framed": lambda text: list(find_framed(text, split_sentences(text))),
@@ -42,6 +78,41 @@ BY_HAND: dict[str, Call] = {
 }
 # The verbs reach these, or they pass the text on as it is.
 THROUGH_VERBS = {
+    "engrain.connect.blocks.build_prompt_block": "Memory.recall",
+    "engrain.connect.clients.edit_own_file": "takes engrain's own text",
+    "engrain.connect.clients.edit_toml_server": "takes engrain's own command",
+    "engrain.connect.events.make_output": "copies the text",
+    "engrain.connect.home.write_file": "copies the text",
+    "engrain.connect.hook.write_all": "copies the text",
+    "engrain.connect.mcp_front.write_line": "copies the text",
+    "engrain.connect.sentence_kinds.SentenceJudge.judge": "connect.rules.read_prompt",
+    "engrain.connect.sentence_kinds.list_inputs": "connect.rules.read_prompt",
+    "engrain.connect.status.are_hooks_trusted": "takes engrain's own command",
+    "engrain.connect.transcripts.TranscriptReader.note_answer": "copies the text",
+    "engrain.connect.transcripts.TranscriptReader.prompt": "connect.events.strip_context",
+    "engrain.connect.transcripts.TranscriptReader.tool": "copies the text",
+    "engrain.core.formats.manifests.LineSums.add": "hashes the bytes",
+    "engrain.core.rules.frames.asks": "gate.find_statements",
+    "engrain.ingest.change_finder.ChangeFinder.judge_change": "Memory.add_message of a user",
+    "engrain.ingest.facts.find_meant": "Memory.add_message of a user",
+    "engrain.ingest.forget_targets.TargetFinder.find": "Memory.add_message of a user",
+    "engrain.mcp.server.MemoryViews.prompt": "Memory.prompt",
+    "engrain.mcp.tools.MemoryTools.correct": "Memory.remember",
+    "engrain.mcp.tools.MemoryTools.recall": "Memory.recall",
+    "engrain.mcp.tools.MemoryTools.remember": "Memory.remember",
+    "engrain.privacy.fingerprints.find_traces": "compares bytes in a store",
+    "engrain.providers.chat.open_model": "takes settings",
+    "engrain.providers.rerankers.open_reranker": "takes settings",
+    "engrain.server.access.decode_header": "the server limits headers",
+    "engrain.server.keys.KeyFile.find": "hashes the text",
+    "engrain.server.models.parse_query": "the address of a request is short",
+    "engrain.tiers.episodic.EpisodicMemory.record_error": "EpisodicMemory.record_decision",
+    "engrain.tiers.procedural.ProceduralMemory.find": "Memory.recall",
+    "engrain.tiers.scoped_working.ScopedWorkingMemory.start": "WorkingMemory.add_thought",
+    "engrain.tiers.working.WorkingMemory.push_subgoal": "WorkingMemory.add_thought",
+    "engrain.tiers.working.WorkingMemory.set_goal": "WorkingMemory.add_thought",
+    "engrain.tiers.working.WorkingMemory.set_task": "WorkingMemory.add_thought",
+    "engrain.transfer.foreign_databases.read_foreign_rows": "takes engrain's own SQL",
     "engrain.agent.prompt.MemoryPrompt.render": "Memory.prompt",
     "engrain.agent.prompt.build_system_text": "joins the texts",
     "engrain.ingest.change_finder.ChangeFinder.find": "Memory.add_message of a user",
@@ -63,7 +134,6 @@ THROUGH_VERBS = {
     "engrain.core.rules.own_words.weigh_doubt": "gate.find_statements",
     "engrain.core.rules.slot_names.fill_slot": "gate.find_statements",
     "engrain.core.text.passages.split_clauses": "gate.find_statements",
-    "engrain.core.validation.count_noun": "takes a noun",
     "engrain.ingest.clause_rules.fits_slot": "gate.find_statements",
     "engrain.ingest.clause_rules.match_right_value": "gate.find_statements",
     "engrain.ingest.episodes.build_raw": "Memory.add_message of a tool",
@@ -148,6 +218,31 @@ def test_the_doublings_find_what_is_not_linear(name: str, monkeypatch: pytest.Mo
     assert (worst < MAX_GROWTH) == linear
 
 
+def burn(seconds: float) -> None:
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+
+PLANTED: dict[str, tuple[Call, bool]] = {
+    "quadratic": (lambda text: burn(0.006 * (len(text) / 16_000) ** 2), False),
+    "linear": (lambda text: burn(0.006 * len(text) / 16_000), True),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_function_is_judged_by_its_true_times(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    function, linear = PLANTED[name]
+    monkeypatch.setattr("linear_kit.MIN_SECONDS", 0.002)  # so short a time is judged over three doublings
+    worst, _ = find_worst_growth(function, "letters", SHORT)
+    assert (worst < MAX_GROWTH) == linear
+
+
+def test_every_parameter_that_may_be_text_has_a_known_name() -> None:
+    names = {name for _, function in walk_functions() for name in list_text_parameters(function)}
+    assert names - TEXT_NAMES - SHORT_NAMES == set(), "say in linear_kit if it can be long"
+
+
 def test_every_function_that_takes_text_is_measured_or_explained() -> None:
     found = {name for name, _ in find_functions()}
     assert len(found) > 90
@@ -168,9 +263,22 @@ def test_adversarial_texts_up_to_a_megabyte_take_linear_time(name: str, report_c
     report_counts(functions=1, texts=len(kinds), of=len(KINDS))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CALLS)
+def test_every_kind_of_text_takes_linear_time(name: str, report_counts: Callable[..., None]) -> None:
+    check_growth(name, CALLS[name], list(KINDS), MODERATE)
+    report_counts(texts=len(KINDS), of=len(KINDS))
+
+
 def sync_mirror(memory: Memory, folder: Path, text: str) -> None:
     memory.remember(text, slot="user.note")
     memory.mirror(folder).sync()
+
+
+def load_file(memory: Memory, folder: Path, format: str, text: str) -> None:
+    path = folder / "loaded"
+    path.write_bytes(encode(json.dumps([{"id": "1", "memory": text}]) if format == "mem0" else text))
+    memory.load(path, format=format)
 
 
 @contextmanager
@@ -188,6 +296,9 @@ def open_verbs(folder: Path) -> Iterator[dict[str, Call]]:
             "mirror": lambda text: sync_mirror(memory, folder / "mirror", text),
             "episodic.record_decision": memory.episodic.record_decision,
             "working.add_thought": memory.working.add_thought,
+            "load, text": lambda text: load_file(memory, folder, "text", text),
+            "load, CSV": lambda text: load_file(memory, folder, "csv", "text\n" + text),
+            "load, mem0": lambda text: load_file(memory, folder, "mem0", text),
             "local embedder": local.windows,
         }
 

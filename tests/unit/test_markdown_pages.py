@@ -22,27 +22,25 @@ from engrain.core.markdown.layout import (
     update_conflicts,
 )
 from engrain.core.markdown.merge import (
-    DamageSigns,
-    FileEntry,
-    MemorySide,
-    MergeDecision,
-    hold_back_deletions,
-    measure_similarity,
-    merge_lines,
-)
-from engrain.core.markdown.page import Entry, detect_line_end, hash_entry, read_page, write_entry
-from engrain.core.markdown.sync_state import (
     MEMORY,
     OVERFLOW,
     SYNC_BASE,
+    DamageSigns,
+    FileEntry,
     LineState,
+    MemorySide,
+    MergeDecision,
     SyncBase,
     SyncConflict,
     SyncedLine,
+    hold_back_deletions,
+    measure_similarity,
+    merge_lines,
     parse_log_day,
     read_base,
     write_base,
 )
+from engrain.core.markdown.page import Entry, detect_line_end, hash_entry, read_page, write_entry
 
 ID = "0" * 25
 

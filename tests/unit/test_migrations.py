@@ -14,7 +14,7 @@ from engrain.core.model.items import Draft
 from engrain.core.model.plans import Add, Forget, Plan
 from engrain.core.model.queries import ListQuery
 from engrain.core.text.passages import index_words
-from engrain.stores.sqlite import SqliteStore, migrate
+from engrain.stores.sqlite import SqliteStore, schema
 from engrain.stores.sqlite.connection import Row, connect, file_uri
 
 SCOPE = Scope(tenant="t", agent="a", user="ana")
@@ -35,8 +35,8 @@ def old(tmp_path: Path) -> Path:
 @pytest.fixture
 def newer(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a version with one more migration were installed."""
-    known = migrate.load_migrations()
-    monkeypatch.setattr(migrate, "load_migrations", lambda: (*known, (migrate_number(known) + 1, SECOND)))
+    known = schema.load_migrations()
+    monkeypatch.setattr(schema, "load_migrations", lambda: (*known, (migrate_number(known) + 1, SECOND)))
 
 
 def migrate_number(known: tuple[tuple[int, str], ...]) -> int:
@@ -45,7 +45,7 @@ def migrate_number(known: tuple[tuple[int, str], ...]) -> int:
 
 def test_an_upgrade_makes_a_copy_first_and_keeps_everything(old: Path, newer: None) -> None:
     store = SqliteStore(old)
-    assert store.snapshot(lambda db: db.rows("pragma user_version")) == [(migrate.latest_version(),)]
+    assert store.snapshot(lambda db: db.rows("pragma user_version")) == [(schema.latest_version(),)]
     assert store.snapshot(lambda db: db.rows("select count(*) from extra")) == [(0,)]
     assert len(store.page(ListQuery(SCOPE))) == 2
     (copy,) = old.parent.glob("store.db-before-v*")
@@ -69,10 +69,10 @@ def test_forgetting_removes_the_copy_too(old: Path, newer: None) -> None:
 
 
 def test_an_upgrade_that_fails_changes_nothing(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = migrate.load_migrations()
+    known = schema.load_migrations()
     broken = (*known, (known[-1][0] + 1, "create table extra (n integer);\ncreate table item (n integer);\n"))
     with monkeypatch.context() as patch:
-        patch.setattr(migrate, "load_migrations", lambda: broken)
+        patch.setattr(schema, "load_migrations", lambda: broken)
         with pytest.raises(StoreError):
             SqliteStore(old)
     store = SqliteStore(old)
@@ -124,7 +124,7 @@ def test_a_store_is_the_same_where_no_finished_file_can_be_put_in_place(
             return store.snapshot(lambda db: db.rows(SCHEMA)), found, store.dialect.key
 
     first, second = open_new("first.db"), open_new("second.db")
-    monkeypatch.setattr(migrate.os, "link", refuse)
+    monkeypatch.setattr(schema.os, "link", refuse)
     third = open_new("third.db")
     assert first[:2] == second[:2] == third[:2]
     assert len({first[2], second[2], third[2]}) == 3, "every store has a key of its own"

@@ -182,6 +182,9 @@ def test_a_statement_behind_a_label_of_others_is_theirs() -> None:
 def test_several_requests_to_forget_are_doubtful() -> None:
     found = find_statements("Forget my city. Forget my name.")
     assert [one.doubtful for one in found if isinstance(one, ForgetRequest)] == [True, True]
+    for second in ("Forget everything.", "Delete all you know."):  # names nothing, and counts
+        found = find_statements(f"Forget my city. {second}")
+        assert [one.doubtful for one in found if isinstance(one, ForgetRequest)] == [True]
 
 
 @given(st.text(max_size=300))

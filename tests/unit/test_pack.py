@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from engrain.core.identity import Scope
 from engrain.core.model.items import Citation, Item, Source
 from engrain.core.model.queries import EmbeddingModel, OutdatedSpan, Sketch, WordMatches
-from engrain.core.model.recall import Hit, OutdatedText, Recall
-from engrain.core.model.recall_block import Section
+from engrain.core.model.recall import Hit, OutdatedText, Recall, Section
 from engrain.core.text.passages import split_passages
 from engrain.core.text.tokenizer import extract_terms
 from engrain.core.tokens import estimate_tokens
@@ -205,9 +204,9 @@ def test_what_is_far_less_relevant_does_not_stand_in_for_what_did_not_fit() -> N
 
 def test_a_cut_hit_keeps_the_marks_of_what_is_left() -> None:
     marks = (OutdatedText("on the left", NOW, None), OutdatedText("17-32-8", NOW, None))
-    whole = replace(hit(LONG), outlived=marks)
+    whole = replace(hit(LONG), outdated=marks)
     start = LONG.index("Its")
-    assert shorten_hit(whole, (start, len(LONG))).outlived == marks[1:]
+    assert shorten_hit(whole, (start, len(LONG))).outdated == marks[1:]
 
 
 def test_what_is_below_the_floor_does_not_read_as_if_it_stood_on_it() -> None:
@@ -238,9 +237,9 @@ def test_a_line_says_when_and_by_whom() -> None:
 
 def test_overtaken_words_are_marked() -> None:
     said = hit("I live in Lima.")
-    marked = Hit(said.item, said.text, said.span, 1, 1, outlived=(OutdatedText("in Lima", NOW, "Ana lives in Quito."),))
+    marked = Hit(said.item, said.text, said.span, 1, 1, outdated=(OutdatedText("in Lima", NOW, "Ana lives in Quito."),))
     assert '"in Lima" held until 2026-11-15, now "Ana lives in Quito."' in str(marked)
-    whole = Hit(said.item, said.text, said.span, 1, 1, outlived=(OutdatedText("I live in Lima", NOW, None),))
+    whole = Hit(said.item, said.text, said.span, 1, 1, outdated=(OutdatedText("I live in Lima", NOW, None),))
     assert str(whole) == '- "I live in Lima." (2026-11-15; held until 2026-11-15)'
 
 
@@ -297,7 +296,7 @@ def test_a_long_text_is_shown_by_one_passage_with_the_marks_that_lie_in_it() -> 
     shown = built(text, 1, (0, second[0]), *inside, (second[1], len(text)))
     assert shown.span == second
     assert shown.text == text[slice(*second)]
-    assert [old.text for old in shown.outlived] == ["xx", "xx"]
+    assert [old.text for old in shown.outdated] == ["xx", "xx"]
     assert built(text, 9).span == third
 
 
@@ -311,13 +310,13 @@ def test_a_text_of_700_characters_is_shown_whole() -> None:
 
 
 def test_a_hit_lists_the_parts_of_its_score_that_are_not_zero() -> None:
-    assert built("tea", 0).arms == {"recency": 0.03}
+    assert built("tea", 0).score_parts == {"recency": 0.03}
 
 
 def test_a_cut_hit_loses_marks_that_only_touch_it() -> None:
-    whole = replace(hit("aabb cc"), outlived=(OutdatedText("aa", NOW, None), OutdatedText(" cc", NOW, None)))
-    assert shorten_hit(whole, (2, 4)).outlived == ()
-    assert shorten_hit(whole, (1, 5)).outlived == whole.outlived
+    whole = replace(hit("aabb cc"), outdated=(OutdatedText("aa", NOW, None), OutdatedText(" cc", NOW, None)))
+    assert shorten_hit(whole, (2, 4)).outdated == ()
+    assert shorten_hit(whole, (1, 5)).outdated == whole.outdated
 
 
 def budget_of(tokens: int | None) -> TokenBudget:

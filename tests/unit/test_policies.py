@@ -28,7 +28,7 @@ from engrain.core.formats.manifests import (
     read_backup_manifest,
     write_backup_manifest,
 )
-from engrain.core.model.lifecycle_settings import DAY_SECONDS, Policies, check_policies, fade_importance
+from engrain.core.model.retention import DAY_SECONDS, Policies, check_policies, fade_importance
 
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 

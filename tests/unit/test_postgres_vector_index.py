@@ -22,7 +22,7 @@ from engrain.core.model.items import Draft, Vectors
 from engrain.core.model.plans import Add, Plan
 from engrain.core.model.queries import VectorQuery
 from engrain.stores.postgres import PostgresStore
-from engrain.stores.postgres.vector_index import make_index_name
+from engrain.stores.postgres.vectors import make_index_name
 
 SMALL, MIDDLE, WHOLE = Scope(user="one in a hundred"), Scope(user="one in five"), Scope(user="most of all")
 SIZES = {SMALL: 60, MIDDLE: 400, WHOLE: 1_600}
@@ -182,7 +182,7 @@ def test_one_that_could_not_be_built_is_tried_again_later(
     indexed.vector_indexes.wait()
     assert _made(indexed, name) is None  # not at once
     later = time.monotonic() + 3_600
-    monkeypatch.setattr("engrain.stores.postgres.vector_index.time.monotonic", lambda: later)
+    monkeypatch.setattr("engrain.stores.postgres.vectors.time.monotonic", lambda: later)
     assert indexed.nearest(VectorQuery(rows(1, 1)[0], MODEL, MIDDLE)).exact
     indexed.vector_indexes.wait()
     assert not indexed.nearest(VectorQuery(rows(1, 1)[0], MODEL, MIDDLE)).exact

@@ -282,8 +282,8 @@ def test_a_standing_order_in_another_language_applies_to_its_subject_alone(
         for order in orders:
             memory.remember(order)
         found = {hit.item.text: hit for hit in memory.recall(question, min_relevance=0)}
-        assert found[orders[0]].arms["instruction"] > 2
-        assert "instruction" not in found[orders[1]].arms
+        assert found[orders[0]].score_parts["instruction"] > 2
+        assert "instruction" not in found[orders[1]].score_parts
 
 
 def test_a_summary_takes_each_turn_with_its_reply() -> None:

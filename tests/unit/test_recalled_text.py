@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from engrain.core.identity import Scope
 from engrain.core.model.items import Item, Source
-from engrain.core.model.recall import Hit, OutdatedText, Recall
-from engrain.core.model.recall_block import RECENT_HEADING, SESSION_HEADING, Section
+from engrain.core.model.recall import RECENT_HEADING, SESSION_HEADING, Hit, OutdatedText, Recall, Section
 from engrain.core.model.sessions import SessionStart
 from engrain.core.rules.message_filters import EARLIER_HEADING, blank_recalled, find_unrecalled_spans
 
@@ -32,7 +31,7 @@ RECALL = Recall(
         hit(ITEM),
         hit(replace(ITEM, slot="user.drink", valid_to=NOW, speaker="Ana (work)", role="user")),
         hit(replace(ITEM, sources=(Source("notes (old).md", "document"),)), scope=Scope(user="Ben")),
-        hit(ITEM, outlived=(OutdatedText('"coffee" :)', NOW, "(tea)"),)),
+        hit(ITEM, outdated=(OutdatedText('"coffee" :)', NOW, "(tea)"),)),
         hit(replace(ITEM, kind="summary", slot="session:x (y)", text='user: I like "tea".\nuser: Tea (hot) it is.')),
     )
 )

@@ -15,9 +15,9 @@ from examples import for_each
 from redis_server import Server, redis_cluster, redis_server, start_redis
 
 from engrain.core.errors import ConfigError, ReadOnlyStore, StoreError
+from engrain.core.model.retention import TIERS
 from engrain.core.model.sessions import Episode, RawOutput
 from engrain.core.model.tasks import Claim, StepEnd, StepStart, TaskEnd
-from engrain.core.model.tier_limits import TIERS
 from engrain.stores.redis import RedisStore, connection
 from engrain.stores.redis.episodes import GRACE
 from engrain.stores.urls import parse_redis_url

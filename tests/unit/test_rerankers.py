@@ -21,6 +21,7 @@ from engrain.core.errors import BackendMissing, ConfigError, InvalidInput, Reran
 from engrain.providers import http
 from engrain.providers.chat import OpenAIModel
 from engrain.providers.rerankers import CrossEncoderReranker, ModelReranker, ServedReranker, open_reranker
+from engrain.retrieval import rerank
 
 TURNS = [
     ("user", "We had dinner at the harbour on Sunday."),
@@ -105,7 +106,7 @@ def test_an_answer_without_a_score_for_each_text_is_refused(start_service: Calla
     reranker = ServedReranker("m", url=service.url)
     for answer in ({"results": [{"index": 0, "relevance_score": 1}]}, {}, [], {"results": [{"index": "x"}]}):
         service.answer = lambda _, answer=answer: (200, answer)
-        with pytest.raises(RerankerFailed, match="a score for each text"):
+        with pytest.raises(RerankerFailed, match=r"a score for each text|1 scores, not 2"):
             reranker.score("q", ["a", "b"])
     service.answer = lambda _: (401, {"message": "no such key"})
     with pytest.raises(RerankerFailed, match="COHERE_API_KEY"):
@@ -204,7 +205,7 @@ def test_a_reranker_moves_what_it_favours_and_sees_the_turn_before() -> None:
             in (reranker.asked[0][1])
         )
         explained = memory.recall(QUESTION, n=10, min_relevance=0, effort="thorough")
-        assert any("reranker" in hit.arms for hit in explained)
+        assert any("reranker" in hit.score_parts for hit in explained)
 
 
 def test_a_reranker_alone_does_not_decide() -> None:
@@ -233,6 +234,7 @@ def raise_error(_: int) -> Any:
         (lambda n: [1.0] * (n - 1), "finite numbers"),
         (lambda n: [float("nan")] * n, "finite numbers"),
         (lambda n: ["good"] * n, "not a number"),
+        (lambda n: [10**400] * n, "not a number"),
         (lambda n: time.sleep(3) or [1.0] * n, "did not answer within 0.05 s"),
     ],
 )
@@ -271,11 +273,20 @@ def test_a_thorough_recall_compares_short_texts_word_by_word() -> None:
     with open_memory() as memory:
         quick, thorough = (memory.recall(QUESTION, n=10, min_relevance=0, effort=one) for one in ("quick", "thorough"))
         assert not thorough.degraded
-        assert all("words compared" not in hit.arms for hit in quick)
-        assert all("words compared" in hit.arms for hit in thorough)
+        assert all("words compared" not in hit.score_parts for hit in quick)
+        assert all("words compared" in hit.score_parts for hit in thorough)
         assert quick.confidence == thorough.confidence
         answer = next(hit for hit in thorough if hit.text.startswith("Too salty"))
-        assert answer.arms["words compared before"] > 0, "the question that it answers meets the words"
+        assert answer.score_parts["words compared before"] > 0, "the question that it answers meets the words"
+
+
+def test_the_turn_before_counts_if_it_is_not_among_the_best_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rerank, "POOL_SIZE", 1)
+    with open_memory() as memory:
+        found = memory.recall("Was the fish too salty, and did my sister like it?", min_relevance=0, effort="thorough")
+        (compared,) = [hit for hit in found if "words compared" in hit.score_parts]
+        assert compared.text == TURNS[2][1]
+        assert compared.score_parts["words compared before"] > 0
 
 
 def test_among_long_texts_a_thorough_recall_keeps_the_order_of_a_quick_one() -> None:
@@ -283,7 +294,7 @@ def test_among_long_texts_a_thorough_recall_keeps_the_order_of_a_quick_one() -> 
         memory.remember_many([f"Guest {number} wrote of dinner. " * 12 for number in range(20)])
         quick, thorough = (memory.recall(QUESTION, n=10, min_relevance=0, effort=one) for one in ("quick", "thorough"))
         assert [hit.item.id for hit in quick] == [hit.item.id for hit in thorough]
-        assert not any("words compared" in hit.arms for hit in thorough)
+        assert not any("words compared" in hit.score_parts for hit in thorough)
 
 
 def test_confidence_is_low_for_a_question_of_another_memory() -> None:

@@ -69,3 +69,17 @@ def test_a_variable_says_what_the_settings_file_does_not(tmp_path: Path, monkeyp
     assert (found.model, found.redact) == ("ollama:own", ("cards",))
     found = load_settings(toml(tmp_path, '[model]\nname = ""\n[privacy]\nredact = []\n'))
     assert (found.model, found.redact) == (None, ())
+
+
+def test_the_key_of_a_server_comes_from_the_program_or_a_variable_and_never_from_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = "https://memory.example.com"
+    assert load_settings(url).api_key is None
+    monkeypatch.setenv("ENGRAIN_API_KEY", "of-the-variable")
+    assert load_settings(url).api_key == "of-the-variable"
+    chosen = load_settings(url, {"client": {"api_key": "of-the-program"}})
+    assert chosen.api_key == "of-the-program"
+    assert "of-the-program" not in repr(chosen)
+    with pytest.raises(ConfigError, match="can only be set by a program"):
+        load_settings(toml(tmp_path, '[client]\napi_key = "of-the-file"\n'))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engrain.core.errors import NotADatabase, NotFound, StoreCorrupt
-from engrain.memory.restore import restore_backup
+from engrain.memory.transfer import restore_backup
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.connection import _ERRORS, make_error
 

@@ -169,7 +169,7 @@ def test_a_lock_that_is_not_given_back_in_time_is_reported(tmp_path: Path) -> No
         assert other.stdout.readline() == b"held\n"
         lock = FileLock(tmp_path / "lock")
         began = time.monotonic()
-        with pytest.raises(StoreBusy):
+        with pytest.raises(StoreBusy, match=f"process {other.pid} held the store"):
             lock.acquire(0.2)
         assert time.monotonic() - began < 60
         other.kill()

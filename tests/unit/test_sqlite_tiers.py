@@ -38,7 +38,7 @@ def test_no_statement_reads_a_whole_scope_for_a_few_rows() -> None:
     found = load_statements()
     names = (
         "add_trial", "count_trials", "load_trials", "find_item", "load_items", "load_corrected", "load_citations",
-        "find_outdated_spans", "find_last_version", "load_vectors", "add_uses", "load_cited", "load_standing_item",
+        "find_outdated_spans", "find_last_version", "load_vectors", "add_uses", "load_cited", "load_unretracted_item",
         "load_hashes", "add_source", "add_citation", "add_entity", "close_item", "load_repeated", "repeat_item",
         "store_metadata", "change_item", "retract_item", "point_item", "find_versions", "load_dependents",
         "load_cited_spans", "load_citing", "find_changed", "delete_items", "delete_item_entities", "move_citation",

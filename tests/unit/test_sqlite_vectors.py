@@ -227,9 +227,9 @@ def test_many_at_once_write_what_one_by_one_would() -> None:
 
 def test_a_store_may_be_collected_while_its_thread_makes_a_slot() -> None:
     """The collector may run a store's finalizer at any allocation, even inside the lock."""
-    from engrain.stores.sqlite.index.held import HeldIndexes, Slots
+    from engrain.stores.sqlite.index.lru import IndexLru, Slots
 
-    indexes, old = HeldIndexes(), Slots()
+    indexes, old = IndexLru(), Slots()
     indexes.use(old, "a")
     with indexes._lock:
         indexes.drop(old)

@@ -123,5 +123,5 @@ def test_a_tail_that_is_merged_holds_what_one_run_would(items: list[list[dict[in
             runs.sort_tail()
     finally:
         word_index.MAX_TAIL = kept
-    for term, (passages, counts) in zip(range(14), runs.find(tuple(range(14))), strict=True):
+    for term, (passages, counts) in zip(range(14), runs.find(tuple(range(14))).split(), strict=True):
         assert list(zip(passages.tolist(), counts.tolist(), strict=True)) == wanted.get(term, [])

@@ -33,9 +33,17 @@ from engrain.stores.sqlite.opening import find_steady_clock
 from engrain.tasks.flow import Flow, Sleep, StoreCall, UserCall
 from engrain.tasks.journal import _MAX_WRITE_ATTEMPTS, write_reliably
 from engrain.tasks.lease import LeaseHolder, create_worker_name, is_worker_dead
-from engrain.tasks.outcomes import choose_task_end, describe_error, encode_error, failure_number, rebuild_error
+from engrain.tasks.outcomes import (
+    choose_task_end,
+    decode,
+    describe_error,
+    encode,
+    encode_error,
+    failure_number,
+    fingerprint_arguments,
+    rebuild_error,
+)
 from engrain.tasks.run import run_flow, run_flow_async
-from engrain.tasks.serialization import decode, encode, fingerprint_arguments
 from engrain.tasks.steps import Retry
 
 plain = st.recursive(

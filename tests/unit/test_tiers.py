@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from engrain.core.model.tier_limits import TIERS, WindowLimits
+from engrain.core.model.retention import TIERS, WindowLimits
 
 
 def test_every_kind_of_memory_is_in_the_table_under_its_name() -> None:

@@ -25,7 +25,7 @@ from engrain.core.chat.window import (
     shorten_message,
 )
 from engrain.core.model.messages import Message, ToolCall, match_results
-from engrain.core.model.tier_limits import CONVERSATION_LIMITS, WindowLimits
+from engrain.core.model.retention import CONVERSATION_LIMITS, WindowLimits
 from engrain.core.tokens import estimate_tokens as count
 
 LIMITS = replace(CONVERSATION_LIMITS, summarize_at=0.8)

@@ -13,7 +13,7 @@ import pytest
 from examples import for_each
 
 from engrain.core.errors import BadText, EmptyText, EngrainError, InvalidInput, TooLarge, UnknownKey
-from engrain.core.model.tier_limits import TIERS
+from engrain.core.model.retention import TIERS
 from engrain.core.model.working import MAX_SUBGOALS, MAX_THOUGHTS, BufferEntry
 from engrain.core.tokens import estimate_tokens
 from engrain.tiers.working import WorkingMemory

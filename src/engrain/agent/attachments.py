@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,10 +27,13 @@ _ENDINGS = {
 
 def parse_attachments(values: Sequence[Attachment | str | Path]) -> tuple[Attachment, ...]:
     """Read the files that are named by a path. The ending of a name says what it is."""
-    return tuple(value if isinstance(value, Attachment) else _read_file(Path(value)) for value in values)
+    return tuple(value if isinstance(value, Attachment) else _read_file(value) for value in values)
 
 
-def _read_file(path: Path) -> Attachment:
+def _read_file(name: str | Path) -> Attachment:
+    if not isinstance(name, str | os.PathLike):
+        raise InvalidInput(f"an attachment is a path or an Attachment, not {type(name).__name__}.")
+    path = Path(name)
     media_type = _ENDINGS.get(path.suffix.lower())
     if media_type is None:
         raise InvalidInput(f"{path.name!r} cannot be attached: it must end in one of {', '.join(_ENDINGS)}.")

@@ -6,8 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from engrain.core.model.recall import quote_item
-from engrain.core.model.recall_block import SESSION_HEADING, Section
+from engrain.core.model.recall import SESSION_HEADING, Section, quote_item
 from engrain.core.tokens import estimate_tokens
 
 if TYPE_CHECKING:

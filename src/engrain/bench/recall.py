@@ -17,7 +17,7 @@ from engrain.core.errors import InvalidInput, NotFound
 from engrain.core.model.items import ROLES, Note, SessionPosition
 from engrain.memory import Store
 from engrain.ports.plain_files import open_plain
-from engrain.transfer.verify import MAX_LINE_BYTES, parse_line, read_lines
+from engrain.transfer.export import MAX_LINE_BYTES, parse_line, read_lines
 
 if TYPE_CHECKING:
     from engrain.core.model.recall import Effort, Recall
@@ -181,7 +181,7 @@ def list_inside(sizes: Iterable[tuple[str, int]], tokens: int) -> list[str]:
 def evidence_kept(long: Sequence[FoundDocument], gold: frozenset[str], tokens: int) -> float:
     """The share of the gold's words that the first `tokens` hold. Unlike recall, cutting a text lowers it."""
     inside = long[: len(list_inside([(document.doc, document.size) for document in long], tokens))]
-    return math.fsum({one.doc: one.kept for one in inside if one.doc in gold}.values()) / len(gold)
+    return math.fsum({found.doc: found.kept for found in inside if found.doc in gold}.values()) / len(gold)
 
 
 def score(top: Sequence[str], long: Sequence[FoundDocument], gold: frozenset[str]) -> Scores:

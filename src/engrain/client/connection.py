@@ -219,6 +219,6 @@ def _parse_url(url: str) -> tuple[str, str | None]:
         parts = urlsplit("")
     if not named or parts.query or parts.fragment or "@" in parts.netloc:
         raise ConfigError(
-            "the URL of a server is https://HOST, with a port or a path if needed; a key goes to api_key=."
+            "the URL of a server is https://HOST, with a port or a path if needed; a key goes to ENGRAIN_API_KEY."
         )
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}", None

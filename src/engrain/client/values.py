@@ -14,6 +14,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import orjson
 
+from engrain.core.chat.parse import dump_model
 from engrain.core.errors import BadText, InvalidInput, TooLarge
 from engrain.core.model.filters import Filter
 from engrain.core.model.messages import Message
@@ -70,6 +71,8 @@ def _container_to_wire(value: Any, depth: int) -> Any:
         return {name: to_wire(one, depth) for name, one in named.items() if one is not None}
     if isinstance(value, (list, tuple, Set, Iterator)):
         return [to_wire(one, depth) for one in islice(value, MAX_BATCH + 1)]
+    if (dumped := dump_model(value)) is not value:
+        return to_wire(dumped, depth)
     raise InvalidInput(f"{type(value).__name__} is not a value that JSON has.")
 
 

@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 from engrain.connect.session_state import digest_words
 from engrain.core.model.items import TRUST, Item
-from engrain.core.model.recall import Hit
-from engrain.core.model.recall_block import escape_text, render_hit
+from engrain.core.model.recall import Hit, escape_text, render_hit
 from engrain.memory.memory import Memory
 
 START_TOKENS, PROMPT_TOKENS = 800, 600

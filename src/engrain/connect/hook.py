@@ -57,18 +57,18 @@ def leave_client(writing: int) -> int:
 
 def print_answer(reading: int, child: int, end: float) -> None:
     """Print what the child was told. It closes the pipe without a word when the event goes to the spool."""
-    told = b""
+    answer = b""
     while select.select([reading], [], [], max(0.0, end - time.monotonic()))[0]:
         part = os.read(reading, 1 << 16)
         if not part:
             break
-        told += part
+        answer += part
     else:
         return
-    if told not in (b"", b"{}"):
-        sys.stdout.buffer.write(told)
+    if answer not in (b"", b"{}"):
+        sys.stdout.buffer.write(answer)
         sys.stdout.buffer.flush()
-    while told and time.monotonic() < end and os.waitpid(child, os.WNOHANG)[0] == 0:
+    while answer and time.monotonic() < end and os.waitpid(child, os.WNOHANG)[0] == 0:
         time.sleep(0.001)  # it ends now, and must not wait for a parent that never asks
 
 
@@ -97,10 +97,10 @@ def is_run_by_other(client: str) -> bool:
     return client in ("claude", "vscode") and COPILOT_VARIABLE in os.environ
 
 
-def write_all(pipe: int, told: bytes) -> None:
+def write_all(pipe: int, answer: bytes) -> None:
     try:
-        while told:
-            told = told[os.write(pipe, told) :]
+        while answer:
+            answer = answer[os.write(pipe, answer) :]
     except BrokenPipeError:
         return  # the client has gone on
 

@@ -75,7 +75,7 @@ class _Parser:
             raise self._problem(at)
         try:
             return Node(at, match.end(), json.loads(match[0]))
-        except ValueError as exc:
+        except (ValueError, RecursionError) as exc:
             raise self._problem(at) from exc
 
     def _container(self, node: Node) -> Node:
@@ -172,14 +172,14 @@ def remove_marked(text: str, mark: str) -> str:
 
 def _holds_more(node: Node, entry: Entry) -> bool:
     """True if a container has something besides the entry. A matcher alone is nothing: it belongs to its hooks."""
-    others = [one for one in node.entries if one is not entry]
-    return any(one.key not in ("matcher", "sequential") for one in others)
+    others = [other for other in node.entries if other is not entry]
+    return any(other.key not in ("matcher", "sequential") for other in others)
 
 
 def _find_marked(node: Node, mark: str) -> Iterator[list[tuple[Node, Entry]]]:
     for entry in node.entries:
         inner = entry.node
-        texts = (one.node.value for one in inner.entries if one.key is not None)
+        texts = (inside.node.value for inside in inner.entries if inside.key is not None)
         if node.opens == "[" and any(isinstance(value, str) and mark in value for value in texts):
             yield [(node, entry)]
         for chain in _find_marked(inner, mark):

@@ -133,7 +133,7 @@ class Front:
                 found = json.loads(file.read(MAX_ANSWERS_BYTES))
             answers = found["answers"] if found["build"] == self._build else {}
             return dict(answers)
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return {}
 
     def _save_answers(self) -> None:
@@ -165,7 +165,7 @@ def read_message(line: bytes) -> Message:
     """Return a message; an empty one for a line that the server must judge."""
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

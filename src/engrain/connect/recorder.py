@@ -19,7 +19,7 @@ from engrain.connect.commands import fixes, is_work
 from engrain.connect.events import HookEvent, make_output, read_event
 from engrain.connect.home import HEARD_FILE, ConnectHome, is_off, write_file
 from engrain.connect.repository import Repository, find_repository, make_scopes
-from engrain.connect.rules import PERSONAL, Kept, Kind, read_answer, read_prompt
+from engrain.connect.rules import PERSONAL, Excerpt, Kind, read_answer, read_prompt
 from engrain.connect.sentence_kinds import SentenceJudge
 from engrain.connect.session_state import Failure, SessionState, SessionStates
 from engrain.connect.spool import clean, put_event, take_events
@@ -215,7 +215,7 @@ class EventWriter:
             return
         self._resolve(state)
         if is_work(event.command, event.output):
-            kept = Kept("command", event.command, 0, len(event.command))
+            kept = Excerpt("command", event.command, 0, len(event.command))
             self._write_fact(kept, None, "tool", 0)
 
     def _resolve(self, state: SessionState) -> None:
@@ -240,7 +240,7 @@ class EventWriter:
         self.written[id] = event.text
         return id
 
-    def _write_fact(self, kept: Kept, row: str | None, kind: SourceKind, number: int) -> None:
+    def _write_fact(self, kept: Excerpt, row: str | None, kind: SourceKind, number: int) -> None:
         personal = kept.kind in PERSONAL
         # A citation stays in its scope: a personal wish names the session alone.
         uncited = row is None or personal or kept.end > MAX_LOGGED_CHARACTERS
@@ -256,7 +256,7 @@ class EventWriter:
         )
         self.written[id] = kept.text
 
-    def _date(self, kept: Kept) -> datetime | None:
+    def _date(self, kept: Excerpt) -> datetime | None:
         """The date of a fact from the past. Without one, the same words again are the same fact."""
         at = self._event.at
         is_past = at is not None and time.time() - at.timestamp() > LATE_SECONDS

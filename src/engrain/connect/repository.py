@@ -53,8 +53,13 @@ def find_repository(folder: str | os.PathLike[str]) -> Repository:
             common = _find_common_folder(git)
             remote = _read_remote(common, _stamp(common / "config"))
             name = remote or str(common.parent if common.name == ".git" else common)
-            return Repository(name[-_MAX_NAME:], parent, _read_branch(git))
-    return Repository(str(start)[-_MAX_NAME:], start)
+            return Repository(_make_name(name), parent, _read_branch(git))
+    return Repository(_make_name(str(start)), start)
+
+
+def _make_name(text: str) -> str:
+    """Return a name that a store takes: a transcript may name any folder, and a folder may have any bytes."""
+    return text.encode("utf-8", "replace").decode().replace("\x00", "?")[-_MAX_NAME:]
 
 
 def _expand_user(name: str) -> str:

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from engrain.core.errors import EngrainError
 from engrain.core.text.passages import Sentence
+from engrain.core.weights import Weights, load_weights, multiply
 from engrain.ingest import sentence_model
 
 if TYPE_CHECKING:
@@ -34,8 +32,6 @@ MAX_PASS_CHARACTERS = 700  # what the embedder reads whole in one pass
 _CONTEXT_CHARACTERS = 40
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?|[^\w\s]")
 _PATH = re.compile(r"[a-z]/[a-z]|[a-z]\.[a-z]{2,4}\b")
-
-Weights = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +58,7 @@ class SentenceJudge:
 
         if not sentences:
             return []
-        weights = self.weights or _load_weights()
+        weights = self.weights or load_weights(WEIGHTS, "engrain.connect")
         try:
             scores = score_inputs(list_inputs(text, sentences, of_agent, self.read), weights)
         except EngrainError:  # the embedder failed: the rules alone decide
@@ -81,7 +77,7 @@ def list_inputs(text: str, sentences: Sequence[Sentence], of_agent: bool, read: 
     parts = [
         np.hstack(
             [
-                states.pool_spans([(one.start, one.end) for one in inside]),
+                states.pool_spans([(sentence.start, sentence.end) for sentence in inside]),
                 _list_verdicts(states, inside, of_agent),
                 _hash_words(passed, inside, of_agent),
             ]
@@ -99,7 +95,7 @@ def score_inputs(rows: Matrix, weights: Weights) -> Matrix:
 
     size = len(weights["mean"])
     scaled = np.hstack([(rows[:, :size] - weights["mean"]) / weights["spread"], rows[:, size:]])
-    values = scaled @ weights["linear"] + weights["bias"]
+    values = multiply(scaled, weights["linear"]) + weights["bias"]
     powers = np.exp(values - values.max(axis=1, keepdims=True))
     scores: Matrix = powers / powers.sum(axis=1, keepdims=True)
     return scores
@@ -111,17 +107,19 @@ def _split_passes(text: str, sentences: Sequence[Sentence]) -> Iterator[tuple[st
         yield text, list(sentences)
         return
     inside: list[Sentence] = []
-    for one in sentences:
-        if inside and one.end - inside[0].start > MAX_PASS_CHARACTERS:
+    for sentence in sentences:
+        if inside and sentence.end - inside[0].start > MAX_PASS_CHARACTERS:
             yield _cut(text, inside)
             inside = []
-        inside.append(one)
+        inside.append(sentence)
     yield _cut(text, inside)
 
 
 def _cut(text: str, inside: list[Sentence]) -> tuple[str, list[Sentence]]:
     start, end = inside[0].start, min(inside[-1].end, inside[0].start + MAX_PASS_CHARACTERS)
-    return text[start:end], [Sentence(one.start - start, one.end - start, one.is_question) for one in inside]
+    return text[start:end], [
+        Sentence(sentence.start - start, sentence.end - start, sentence.is_question) for sentence in inside
+    ]
 
 
 def _list_verdicts(states: TextStates, sentences: Sequence[Sentence], of_agent: bool) -> Matrix:
@@ -174,15 +172,3 @@ def _list_features(text: str, sentence: Sentence, of_agent: bool) -> Iterator[st
 
 def _split_words(text: str) -> list[str]:
     return [word.lower().replace("’", "'") for word in _WORD.findall(text)]
-
-
-def find_weights() -> Path:
-    return Path(str(resources.files("engrain.connect") / WEIGHTS))
-
-
-@cache
-def _load_weights() -> Weights:
-    import numpy as np
-
-    with np.load(find_weights(), allow_pickle=False) as read:
-        return {name: read[name].astype(np.float32) for name in read.files}

@@ -142,10 +142,10 @@ def are_hooks_trusted(mark: str, folder: Path, command: str = "codex") -> bool |
     if program is None:
         return None
     try:
-        hooks = [one for one in list_hooks(program, folder) if mark in str(one.get("command"))]
+        hooks = [hook for hook in list_hooks(program, folder) if mark in str(hook.get("command"))]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return bool(hooks) and all(one.get("enabled") and one.get("trustStatus") == "trusted" for one in hooks)
+    return bool(hooks) and all(hook.get("enabled") and hook.get("trustStatus") == "trusted" for hook in hooks)
 
 
 def list_hooks(program: str, folder: Path) -> list[Mapping[str, Any]]:
@@ -156,7 +156,7 @@ def list_hooks(program: str, folder: Path) -> list[Mapping[str, Any]]:
     ) as server:
         try:
             assert server.stdin is not None, "a pipe was asked for"
-            server.stdin.write(b"".join(json.dumps(one).encode() + b"\n" for one in asked))
+            server.stdin.write(b"".join(json.dumps(request).encode() + b"\n" for request in asked))
             server.stdin.flush()
             for line in _read_lines(server):
                 answer = json.loads(line)

@@ -21,8 +21,8 @@ from engrain.core.model.results import Progress
 from engrain.core.validation import suggest_name
 from engrain.memory import Store
 from engrain.ports.plain_files import open_plain
-from engrain.transfer.foreign_sqlite import read_foreign_rows
-from engrain.transfer.verify import MAX_LINE_BYTES, read_lines
+from engrain.transfer.export import MAX_LINE_BYTES, read_lines
+from engrain.transfer.foreign_databases import read_foreign_rows
 
 LOADED_FILE = "loaded.json"
 SAVE_SECONDS = 1.0
@@ -136,7 +136,9 @@ def read_claude(line: Line, reader: TranscriptReader) -> Iterator[HookEvent]:
     content, at = line.get("message", {}).get("content"), line.get("timestamp")
     blocks: list[dict[str, Any]] = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
     if line["type"] == "assistant":
-        reader.calls |= {one["id"]: one["input"].get("command", "") for one in blocks if one.get("name") == "Bash"}
+        reader.calls |= {
+            block["id"]: block["input"].get("command", "") for block in blocks if block.get("name") == "Bash"
+        }
         reader.note_answer(_join_texts(blocks), at)
         return
     for block in blocks:
@@ -303,7 +305,7 @@ def _join_texts(content: Any) -> str:
 def _read_codex_command(arguments: str) -> str:
     try:
         values = json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     command = values.get("cmd", values.get("command", "")) if isinstance(values, dict) else ""
     if isinstance(command, list):

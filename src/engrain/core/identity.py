@@ -95,6 +95,6 @@ def check_scope(tenant: str | None, agent: str | None, user: str | None) -> Scop
 
 
 def check_reads(reads: object) -> tuple[Scope, ...]:
-    if isinstance(reads, (list, tuple)) and all(isinstance(one, Scope) for one in reads):
+    if isinstance(reads, (list, tuple)) and all(isinstance(scope, Scope) for scope in reads):
         return tuple(dict.fromkeys(reads))
     raise InvalidInput(f"reads takes a list of Scopes, such as [Scope(agent='team')], not {reads!r}.")

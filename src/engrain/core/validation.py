@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime
@@ -39,7 +40,7 @@ def check_sized_text(text: object, what: str, limit: int = MAX_TEXT) -> str:
     if size > limit:
         advice = " Split it and store the parts." if what == "text" else ""
         raise TooLarge(f"{what} has {size:,} bytes; the limit is {limit:,}.{advice}")
-    return text
+    return str.__str__(text)  # of an Enum, or of another subclass of str, the plain text
 
 
 def check_name(name: object, what: str) -> str:
@@ -49,9 +50,10 @@ def check_name(name: object, what: str) -> str:
 
 def check_key(name: object, what: str) -> str:
     """Return a name that is not empty."""
-    if not check_name(name, what).strip():
+    checked = check_name(name, what)
+    if not checked.strip():
         raise EmptyText(f"{what} is empty: give it a name, or leave it out.")
-    return str(name)
+    return checked
 
 
 def check_optional_key(name: object, what: str) -> str | None:
@@ -253,6 +255,48 @@ def to_plain(value: Any) -> Any:
     return to_plain(value.item()) if hasattr(value, "item") else str(value)
 
 
-def count_noun(count: int, one: str, many: str | None = None) -> str:
+def count_noun(count: int, singular: str, plural: str | None = None) -> str:
     """Join a count and its noun: `1 item`, `2 items`, `1 memory`, `2 memories`."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
+    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
+
+
+# A string of valid JSON, with the colon after it if it is a key.
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"\s*(:?)')
+
+
+def parse_strict(raw: bytes) -> Any:
+    """Parse JSON. Readers differ in which value of a double key they take, so that one file would mean two things.
+
+    orjson.JSONDecodeError if it is not JSON, or nested too deeply. InvalidInput if a key stands twice.
+    """
+    import orjson  # late: `engrain --help` does without
+
+    value = orjson.loads(raw)
+    if sum(1 for found in _STRING.finditer(raw) if found[1]) != _count_keys(value):
+        try:
+            json.loads(raw, object_pairs_hook=build_object)
+        except RecursionError as exc:  # orjson reads a little deeper
+            raise InvalidInput("a key stands twice in one JSON object, which is nested too deeply to name it.") from exc
+    return value
+
+
+def _count_keys(value: object) -> int:
+    count, waiting = 0, [value]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            count += len(part)
+            waiting.extend(part.values())
+        elif isinstance(part, list):
+            waiting.extend(part)
+    return count
+
+
+def build_object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Build a JSON object; to be an object_pairs_hook."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise InvalidInput(f"the key {twice!r:.80} stands twice in one JSON object. Remove one of them.")
+    return found

@@ -39,7 +39,7 @@ def check_vectors(context: CheckContext) -> Verdict:
 
 def _find_answering_embedder(context: CheckContext) -> Embedder | None:
     """Return the previous embedder while it has more vectors than the current one."""
-    items, before = context.services.items, context.services.before
+    items, before = context.services.items, context.services.previous_embedder
     if before is None or not isinstance(items, VectorModels):
         return before
     counts = items.models()
@@ -63,9 +63,9 @@ def check_old_vectors(context: CheckContext) -> Verdict:
     if not isinstance(items, VectorModels):
         return report_pass("this store does not list the models of its vectors")
     others = {key: count for key, count in items.models().items() if key != present}
-    if context.services.before is not None and context.store.unembedded:
+    if context.services.previous_embedder is not None and context.store.unembedded:
         # The previous model answers until the current one has embedded everything.
-        others.pop(context.services.before.model.key, None)
+        others.pop(context.services.previous_embedder.model.key, None)
     if not others:
         return report_pass("there are no vectors of unused models")
     listed = list_first([f"{count:,} of {key}" for key, count in others.items()])

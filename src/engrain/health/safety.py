@@ -6,7 +6,7 @@ import shlex
 
 from engrain.core.errors import EngrainError
 from engrain.core.markdown.layout import list_conflict_ids
-from engrain.core.markdown.sync_state import CONFLICTS, SOUL_SLOT
+from engrain.core.markdown.merge import CONFLICTS, SOUL_SLOT
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import TRUST, Item
 from engrain.core.model.messages import get_answered_call, read_calls

@@ -9,11 +9,11 @@ from engrain.core.errors import StoreError
 from engrain.core.model.items import PROCEDURE_SLOT_PREFIX, SESSION_SLOT_PREFIX
 from engrain.core.model.procedures import estimate_success_rate
 from engrain.core.model.results import Verdict, list_first, report_failure, report_pass, report_warning
+from engrain.core.model.retention import CONVERSATION_LIMITS, TIERS
 from engrain.core.model.tasks import TaskQuery
-from engrain.core.model.tier_limits import CONVERSATION_LIMITS, TIERS
 from engrain.core.validation import count_noun
 from engrain.health.context import Check, CheckContext, find_worst
-from engrain.maintenance import episodes as lapsing
+from engrain.maintenance import episodes as episode_passes
 from engrain.maintenance.passes import MaintenanceContext
 
 MAX_SESSIONS = 50  # the newest
@@ -97,7 +97,9 @@ def check_episodes(context: CheckContext) -> Verdict:
         return report_pass("this store keeps no episodes")
     promoted, _, trimmed, tidied = (
         len(planned.actions)
-        for planned in lapsing.plan_episode_passes(MaintenanceContext(context.services, context.scope, context.now))
+        for planned in episode_passes.plan_episode_passes(
+            MaintenanceContext(context.services, context.scope, context.now)
+        )
     )
     most = TIERS["episodic"].max_items
     wrong = (

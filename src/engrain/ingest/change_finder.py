@@ -17,7 +17,14 @@ from engrain.core.rules.relations import excludes, find_relation
 from engrain.core.rules.slot_names import SPEAKER_KEY, is_address, is_identity
 from engrain.core.rules.statements import is_short_question
 from engrain.core.text.passages import Span
-from engrain.ingest.changes import MIN_ENDED_SURELY, Said, judge_known, list_aspects, read_statement
+from engrain.ingest.changes import (
+    MIN_ENDED_SURELY,
+    MIN_WISH_ENDED,
+    JudgedStatement,
+    judge_known,
+    list_aspects,
+    read_statement,
+)
 from engrain.ingest.message_vectors import MessageVectors, ReadSpan
 from engrain.ports import Services
 from engrain.ports.search import pin_embedder
@@ -113,13 +120,15 @@ class ChangeFinder:
         item, chance = found[best][0], chances[best]
         # What the program remembered itself may name the same thing for another reason than a person's statement.
         remembered = not any(source.cites for source in item.sources)
-        firm = remembered or is_standing_wish(item) or is_address(item.slot)
-        surely = chance.ended >= MIN_ENDED_SURELY or not firm
+        firm = MIN_ENDED_SURELY if remembered or is_address(item.slot) else 0.0
+        surely = chance.ended >= max(firm, MIN_WISH_ENDED if is_standing_wish(item) else 0.0)
         if chance.is_ended and surely and item.kind == "fact":
             return FoundChange((item,), (), chance.change, likeness, name)
         return FoundChange((), (item,) if chance.is_earlier else (), chance.change, likeness, name)
 
-    def _read_candidates(self, vector: Matrix, model: str, new: Said, speaker: str | None) -> list[tuple[Item, Said]]:
+    def _read_candidates(
+        self, vector: Matrix, model: str, new: JudgedStatement, speaker: str | None
+    ) -> list[tuple[Item, JudgedStatement]]:
         """Return what a statement may be compared with."""
         import numpy as np
 
@@ -168,14 +177,14 @@ def find_ended_fact(new: ReadFact, older: Sequence[ReadFact]) -> int | None:
     return next((place for place, chance in zip(places, chances, strict=True) if chance.is_ended), None)
 
 
-def _may_end(new: Said, draft: Draft, old: Draft) -> bool:
+def _may_end(new: JudgedStatement, draft: Draft, old: Draft) -> bool:
     own = old.metadata.get(SPEAKER_KEY) == draft.metadata.get(SPEAKER_KEY) and old.text != draft.text
     # The store compares the values of one slot.
     slots = not is_identity(old.slot) and (old.slot is None or draft.slot is None)
     return own and slots and not are_of_others(new.cues, read_cues(old.text))
 
 
-def _is_comparable(item: Item, new: Said, speaker: str | None) -> bool:
+def _is_comparable(item: Item, new: JudgedStatement, speaker: str | None) -> bool:
     """Tell if a statement may end this item: one of the same speaker, in other words, about no other slot."""
     if item.kind == "message":
         if item.role != "user" or item.speaker != speaker or len(item.text) > MAX_MESSAGE_CHARACTERS:

@@ -6,28 +6,34 @@
 from __future__ import annotations
 
 import math
+import re
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from engrain.core.rules.change_cues import SIGNS, Cues, find_signs, read_cues
+from engrain.core.weights import Weights, load_weights, multiply
+from engrain.ingest.sentence_model import GRAM, scale_words
 
 if TYPE_CHECKING:
     from engrain.ports.search import Matrix
 
 WEIGHTS = "changes.npz"
+BUCKETS = 8_192  # of hashed words and parts of words
+MAX_CHARACTERS = 600  # of a statement that are hashed
 MAX_SHARED = 3
 # The chances from which a fact is ended, and from which it is only marked as earlier.
-MIN_SAME, MIN_ENDED = 0.6, 0.5
-MIN_ENDED_SURELY = 0.85  # of a standing wish, and of an address that another sentence may give for something else
+MIN_SAME, MIN_ENDED = 0.65, 0.5
+MIN_ENDED_SURELY = 0.85  # of what the program remembered, and of an address that may be given for something else
+MIN_WISH_ENDED = 0.7  # of a standing wish, beside which others of the same kind may hold
 MIN_SAME_EARLIER, MIN_ENDED_EARLIER = 0.4, 0.3
 _SHARPNESS = 12.0  # of the aspects' scores, which are near 0 and 1
+_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?|[^\w\s]")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Said:
+class JudgedStatement:
     """A statement with its vector, the chances of its aspects, and its matter."""
 
     text: str
@@ -37,14 +43,32 @@ class Said:
     slot: str | None = None
 
 
-def read_statement(text: str, vector: Matrix, slot: str | None = None) -> Said:
-    return Said(text, vector, judge_aspects(vector), read_cues(text), slot)
+def read_statement(
+    text: str, vector: Matrix, slot: str | None = None, weights: Weights | None = None
+) -> JudgedStatement:
+    return JudgedStatement(
+        text, vector, judge_aspects(text, vector, weights or load_weights(WEIGHTS)), read_cues(text), slot
+    )
 
 
-def judge_aspects(vector: Matrix) -> Matrix:
-    """Return the chance of each aspect of `list_aspects`, from a statement's vector."""
-    weights = load_weights()
-    return spread_scores(vector @ weights["aspects"] + weights["aspects_bias"])
+def judge_aspects(text: str, vector: Matrix, weights: Weights) -> Matrix:
+    """Return the chance of each aspect of `list_aspects`, from the words of a statement and its vector.
+
+    The words tell what the vector of an English model misses in other languages.
+    """
+    places = hash_statement(text)
+    words = weights["words"][places].sum(0) * scale_words(len(places))
+    return spread_scores(vector @ weights["aspects"] + words + weights["aspects_bias"])
+
+
+def hash_statement(text: str) -> list[int]:
+    """Return the places of a text's words, and of each four letters of them, in the table of words."""
+    found: set[str] = set()
+    for word in _WORD.findall(text.lower().replace("’", "'")[:MAX_CHARACTERS]):
+        whole = f"^{'0' if word.isdigit() else word}$"
+        found.add(whole)
+        found.update(whole[start : start + GRAM] for start in range(max(1, len(whole) - GRAM + 1)))
+    return sorted({zlib.crc32(one.encode()) % BUCKETS for one in found})
 
 
 def spread_scores(scores: Matrix) -> Matrix:
@@ -56,7 +80,7 @@ def spread_scores(scores: Matrix) -> Matrix:
 
 
 def list_aspects() -> list[str]:
-    return [str(name) for name in load_weights()["names"]]
+    return [str(name) for name in load_weights(WEIGHTS)["names"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +103,17 @@ class Chances:
         return self.same >= MIN_SAME_EARLIER and self.ended >= MIN_ENDED_EARLIER
 
 
-def judge_known(new: Said, state: Matrix, known: Sequence[Said]) -> list[Chances]:
+def judge_known(new: JudgedStatement, state: Matrix, known: Sequence[JudgedStatement]) -> list[Chances]:
     """Judge each known statement. At most one is about the same matter. `state` is of the words of the new one."""
     import numpy as np
 
     if not known:
         return []
-    weights = load_weights()
+    weights = load_weights(WEIGHTS)
     rows = compare(new, known)
-    powers = np.exp(np.clip(rows @ weights["same"] + weights["same_bias"], -30, 30))
+    # Along some axes of the vectors statements of one matter are alike, whatever is said of it.
+    matter = multiply([one.vector for one in known], weights["axes"]) @ (new.vector @ weights["axes"])
+    powers = np.exp(np.clip(rows @ weights["same"] + matter + weights["same_bias"], -30, 30))
     same = powers / (1 + powers.sum())
     own = state @ weights["state"] + weights["ended_bias"]
     # The last feature, how many are compared, tells nothing of whether both can hold.
@@ -95,7 +121,7 @@ def judge_known(new: Said, state: Matrix, known: Sequence[Said]) -> list[Chances
     return [Chances(float(one), float(two)) for one, two in zip(same, ended, strict=True)]
 
 
-def compare(new: Said, known: Sequence[Said]) -> Matrix:
+def compare(new: JudgedStatement, known: Sequence[JudgedStatement]) -> Matrix:
     """Return a row of features for each known statement: signs, the aspects that both have, how many are compared."""
     import numpy as np
 
@@ -111,7 +137,7 @@ def compare(new: Said, known: Sequence[Said]) -> Matrix:
 
 
 def _compare_pair(
-    new: Said, old: Said, flags: dict[str, float], cosine: float, aspect: float
+    new: JudgedStatement, old: JudgedStatement, flags: dict[str, float], cosine: float, aspect: float
 ) -> tuple[list[float], float]:
     """Return the features of a pair, and how much its common aspects count.
 
@@ -157,15 +183,3 @@ def _compare_matter(new: Cues, old: Cues) -> dict[str, float]:
         "length": math.log1p(len(new.terms)) / 3,
         "old length": math.log1p(len(old.terms)) / 3,
     }
-
-
-@cache
-def load_weights(file: str = WEIGHTS) -> dict[str, Any]:
-    import numpy as np
-
-    with (
-        (resources.files("engrain.core") / "data" / file).open("rb") as opened,
-        np.load(opened, allow_pickle=False) as read,
-    ):
-        texts = ("names", "data")
-        return {name: read[name] if name in texts else read[name].astype(np.float32) for name in read.files}

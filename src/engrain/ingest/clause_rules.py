@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
+from engrain.core.model.items import ForgetRequest, Statement
 from engrain.core.rules.own_words import blank_pasted
 from engrain.core.rules.slot_names import classify_thing, fill_slot, find_mentioned_slot
 from engrain.core.rules.statements import ANY_WORD, Rule, compile_pattern, load_statement_rules
@@ -151,3 +152,11 @@ def _swap_persons(shown: str) -> str:
     own = {word: "they" for word in turned.values() if word not in ("am", *turned)}
     words = own | turned
     return _PLAIN_WORD.sub(lambda match: words.get(match[0].lower(), match[0]), shown)
+
+
+def keep_last_per_slot(found: Sequence[Statement | ForgetRequest]) -> list[Statement | ForgetRequest]:
+    """Sort the statements. Of two values for one slot, only the last fills it."""
+    ordered = sorted(found, key=lambda one: one.start)
+    last = {one.slot: one for one in ordered if isinstance(one, Statement)}
+    earlier = [one for one in ordered if isinstance(one, Statement) and last[one.slot] is not one]
+    return [replace(one, slot=None) if one in earlier else one for one in ordered]

@@ -10,10 +10,10 @@ from typing import Any
 from engrain.core.errors import EngrainError
 from engrain.core.model.items import FORGOTTEN, Citation, Item, Note, Source, check_note
 from engrain.core.model.messages import ChatMessage, ChatRequest
-from engrain.core.model.recall_block import escape_text
+from engrain.core.model.recall import escape_text
 from engrain.core.rules.own_words import find_own_words
 from engrain.core.rules.slot_names import SPEAKER_KEY, rename_for_speaker
-from engrain.core.secrets.personal import contains_secret
+from engrain.core.secrets.redact import contains_secret
 
 BY_MODEL = "model"  # value of metadata "by" for a fact that a model found
 MAX_FACTS = 20

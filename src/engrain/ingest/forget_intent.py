@@ -20,7 +20,7 @@ from engrain.core.rules.forget_requests import (
     read_words,
 )
 from engrain.core.text.passages import split_sentences, trim_span
-from engrain.ingest.changes import load_weights
+from engrain.core.weights import load_weights
 
 if TYPE_CHECKING:
     from engrain.ports.search import Matrix, TextStates

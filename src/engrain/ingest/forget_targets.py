@@ -29,7 +29,7 @@ from engrain.core.rules.forget_requests import list_matter_words
 from engrain.core.rules.slot_names import SPEAKER_KEY
 from engrain.core.text.passages import Span, split_sentences
 from engrain.core.text.tokenizer import extract_terms, tokenize
-from engrain.ingest.changes import load_weights
+from engrain.core.weights import load_weights
 from engrain.ports import Services
 from engrain.ports.search import find_span_pooling, pin_embedder
 

@@ -12,9 +12,16 @@ from engrain.core.rules.frames import COLON, HIDDEN_LETTER, cue, introduces_text
 from engrain.core.rules.profile import UNSURE_IMPORTANCE
 from engrain.core.rules.slot_names import fill_slot, find_mentioned_slot
 from engrain.core.rules.statements import compile_pattern, load_statement_rules
-from engrain.core.secrets.personal import contains_secret
+from engrain.core.secrets.redact import contains_secret
 from engrain.core.text.passages import Clause, Sentence, Span, split_clauses, split_sentences, trim_span
-from engrain.ingest.clause_rules import find_topic_slot, fits_slot, match_fact, match_right_value, skip_lead
+from engrain.ingest.clause_rules import (
+    find_topic_slot,
+    fits_slot,
+    keep_last_per_slot,
+    match_fact,
+    match_right_value,
+    skip_lead,
+)
 from engrain.ingest.sentence_model import Verdict, has_topic, is_fragment, join_fragments, split_by_subject
 from engrain.ingest.whose_words import MIN_OWN, MIN_SURE, OwnChances
 
@@ -29,6 +36,7 @@ _IMPORTANCE = {"explicit": 0.8, "identity": 0.8, "instruction": 0.8, "preference
 _DEFAULT_IMPORTANCE = 0.6
 _CUT = "\n\n"  # between the two ends of a long message
 _WORD = re.compile(r"[\w'-]+")
+_KEEPING = {"keep", "keeping", "remember", "remembering", "save", "store"}  # only behind "don't" requests to forget
 _OWN_LETTER = re.compile(rf"[^\W{HIDDEN_LETTER}]")  # not in quotation marks
 
 Found = Statement | ForgetRequest
@@ -82,11 +90,9 @@ class _MessageReader:
         judge: JudgeSentences | None,
         whose: JudgeSpeakers | None,
     ) -> None:
-        self.rules = load_statement_rules()
-        self.judge, self.whose = judge, whose
-        self.text = text
+        self.rules, self.judge, self.whose = load_statement_rules(), judge, whose
+        self.text, self.before = text, before
         self.shown = own_words.blank_pasted(plain)
-        self.before = before
         self.announced, self.mixed = own_words.find_announced(text, self.shown, before)
         self.signed = False  # the model, an announcement or a quotation tells of words of others
         self.chances = self._judge_parts()
@@ -99,20 +105,25 @@ class _MessageReader:
 
     def read(self) -> list[Found]:
         last: Sentence | None = None
-        requests = 0
+        orders = 0  # to forget
         for sentence in (*self.sentences[:MAX_SENTENCES], *self.sentences[MAX_SENTENCES:][-MAX_SENTENCES:]):
             if len(self.found) >= MAX_STATEMENTS:
                 break
             if sentence.end - sentence.start <= MAX_SENTENCE_CHARACTERS:
                 new = self._read_sentence(sentence, last)
                 self.found = [*self.found, *new]
-                requests += any(isinstance(one, ForgetRequest) for one in new)
+                orders += any(isinstance(one, ForgetRequest) for one in new) or self._orders_to_forget(sentence)
                 last = sentence
         self.stated = self.found
-        if self.judge is not None and not requests:
+        if self.judge is not None and not any(isinstance(one, ForgetRequest) for one in self.found):
             self.found = self._add_judged(self.judge)
-        own = self._keep_own_words(doubtful=requests > 1) if self.found else []
-        return _keep_last_per_slot([one for one in own if one.start < one.end])
+        own = self._keep_own_words(doubtful=orders > 1) if self.found else []
+        return keep_last_per_slot([one for one in own if one.start < one.end])
+
+    def _orders_to_forget(self, sentence: Sentence) -> bool:
+        """Tell if a sentence begins as a request to forget, also one that names nothing: "Forget everything"."""
+        first = _WORD.match(self.shown, skip_lead(self.shown, sentence.start, sentence.end), sentence.end)
+        return first is not None and first[0].lower() in self.rules.hints["unsaid"] - _KEEPING
 
     def _judge_parts(self) -> OwnChances | None:
         """Blank the parts that are probably not the speaker's, and return the chances of all parts."""
@@ -227,9 +238,9 @@ class _MessageReader:
         quoted = self.text[part.start : part.end]
         if len(slots) > 1 and verdict.keep:
             return [*found, *self._find_rest(part, loose, verdict.kind)]
-        if not wanted or len(loose) < len(inside) or len(slots) > 1 or len(others) >= MAX_STATEMENTS:
-            return found
-        if contains_secret(quoted) or cue("forward").search(quoted):  # a request about a text
+        wish = verdict.sure and verdict.kind == "instruction"  # "correct my English at the end"
+        refused = contains_secret(quoted) or (cue("forward").search(quoted) and not wish)
+        if not wanted or refused or len(loose) < len(inside) or len(slots) > 1 or len(others) >= MAX_STATEMENTS:
             return found
         start = min(one.start for one in loose) if slots else skip_lead(self.shown, part.start, part.end)
         whole = self._build_statement(start, part.end, verdict.kind, next(iter(slots), None))
@@ -277,9 +288,8 @@ class _MessageReader:
 
     def _is_all_own(self) -> bool:
         """Tell if all of the message is so surely its speaker's that it may set and end the values of slots."""
-        if self.titled or self.signed:
-            return False
-        return self.chances is None or self.chances.is_sure(len(self.text.rstrip()))
+        sure = self.chances is None or self.chances.is_sure(len(self.text.rstrip()))
+        return sure and not self.titled and not self.signed
 
     def _weigh_by_rules(self) -> Callable[[int, int], int]:
         """Return the doubt about a span, by the rules alone."""
@@ -469,11 +479,9 @@ class _MessageReader:
         return Statement(start, end, slot, importance, kind == "explicit", self._find_replaced(start, end), wish=wish)
 
     def _find_replaced(self, start: int, end: int) -> str | None:
-        for pattern in self.rules.asks["replaces"]:
-            match = compile_pattern(pattern).search(self.shown, start, end)
-            if match:
-                return self.text[slice(*trim_span(self.shown, *match.span("old")))] or None
-        return None
+        tried = (compile_pattern(one).search(self.shown, start, end) for one in self.rules.asks["replaces"])
+        match = next(filter(None, tried), None)
+        return match and (self.text[slice(*trim_span(self.shown, *match.span("old")))] or None)
 
     def _split_clauses(self, sentence: Sentence) -> list[Clause]:
         return split_clauses(self.shown, sentence, self.rules.sign("breaks"), self.rules.sign("opens"))
@@ -490,11 +498,3 @@ class _MessageReader:
             return None
         tried = (compile_pattern(pattern).match(self.shown, start, end) for pattern in self.rules.asks[what])
         return next(filter(None, tried), None)
-
-
-def _keep_last_per_slot(found: Sequence[Found]) -> list[Found]:
-    """Sort the statements. Of two values for one slot, only the last fills it."""
-    ordered = sorted(found, key=lambda one: one.start)
-    last = {one.slot: one for one in ordered if isinstance(one, Statement)}
-    earlier = [one for one in ordered if isinstance(one, Statement) and last[one.slot] is not one]
-    return [replace(one, slot=None) if one in earlier else one for one in ordered]

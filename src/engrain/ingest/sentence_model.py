@@ -11,15 +11,15 @@ import math
 import re
 import tomllib
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engrain.core.rules.statements import load_statement_rules
 from engrain.core.text.passages import Clause, Sentence
+from engrain.core.weights import Weights, load_weights, multiply
 
 if TYPE_CHECKING:
     from engrain.ports.search import Matrix, TextStates
@@ -53,8 +53,6 @@ _MIN_WORDS = 3  # a shorter sentence belongs to its neighbour
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?|[^\w\s]")
 _LETTERS = re.compile(r"\w+")
 _NAME = re.compile(r"(?<=[a-z] )[A-Z][a-z]+")
-
-Weights = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +122,7 @@ def judge_sentences(read: TextStates, sentences: Sequence[Sentence], weights: We
 
     if not sentences:
         return []
-    weights = weights or _load_weights()
+    weights = weights or load_weights(WEIGHTS)
     pooled = read.pool_spans([(one.start, one.end) for one in sentences])
     states = scale_states(pooled, weights["mean"], weights["spread"])
     scores = score_rows(join_vector(states, read.vector), hash_words(read.text, sentences), weights)
@@ -141,9 +139,9 @@ def score_rows(inputs: Matrix, words: Sequence[Sequence[int]], weights: Weights)
     """Return for each row how well it is worth keeping, then how well each kind fits."""
     import numpy as np
 
-    hidden = np.maximum(inputs @ weights["hidden"] + weights["hidden_bias"], 0)
+    hidden = np.maximum(multiply(inputs, weights["hidden"]) + weights["hidden_bias"], 0)
     known = np.stack([weights["words"][places].sum(0) * scale_words(len(places)) for places in words])
-    scores: Matrix = hidden @ weights["out"] + inputs @ weights["straight"] + known + weights["bias"]
+    scores: Matrix = multiply(hidden, weights["out"]) + multiply(inputs, weights["straight"]) + known + weights["bias"]
     return scores
 
 
@@ -229,15 +227,3 @@ def _split_words(text: str) -> list[str]:
 
 def _count_words(text: str, sentence: Sentence) -> int:
     return len(_LETTERS.findall(text, sentence.start, sentence.end))
-
-
-def find_weights() -> Path:
-    return Path(str(resources.files("engrain.core") / "data" / WEIGHTS))
-
-
-@cache
-def _load_weights() -> Weights:
-    import numpy as np
-
-    with np.load(find_weights(), allow_pickle=False) as read:
-        return {name: read[name].astype(np.float32) for name in read.files if name != "data"}

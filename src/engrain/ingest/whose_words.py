@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from engrain.core.rules.frames import HIDDEN_LETTER, cue
 from engrain.core.rules.own_words import find_announced, find_hidden, find_lead_end
 from engrain.core.text.languages import load_languages
 from engrain.core.text.passages import Sentence, Span, merge_spans, split_sentences, trim_span
 from engrain.core.text.tokenizer import tokenize
+from engrain.core.weights import Weights, load_weights, multiply
 
 if TYPE_CHECKING:
     from engrain.ports.search import Matrix, TextStates
@@ -39,8 +37,6 @@ _OWN_LETTER = re.compile(rf"[^\W\d_{HIDDEN_LETTER}]")
 _COLON = re.compile(r":(?=\s|$)")
 _BLANK_LINE = re.compile(r"\n[ \t]*\n")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?|[^\w\s]")
-
-Weights = Mapping[str, Any]
 
 
 def split_parts(shown: str) -> list[Sentence]:
@@ -95,13 +91,13 @@ def judge_speakers(read: TextStates, shown: str, weights: Weights | None = None)
     """Judge the parts of a text that the states cover. `shown` is the text without pasted words."""
     import numpy as np
 
-    weights, text = weights or _load_weights(), read.text
+    weights, text = weights or load_weights(WEIGHTS), read.text
     shown = shown[: len(text)]
     parts = split_parts(shown)[:MAX_PARTS]
     if not parts:
         return OwnChances((), (), len(text))
     pooled = read.pool_spans([(one.start, one.end) for one in parts])
-    states = (pooled - weights["mean"]) @ weights["axes"]
+    states = multiply(pooled - weights["mean"], weights["axes"])
     inputs = join_inputs(states, read.vector, describe_parts(text, shown, parts))
     scores = score_parts(inputs, hash_parts(shown, parts), weights)
     return OwnChances(parts, (1 / (1 + np.exp(-scores))).tolist(), len(text))
@@ -110,9 +106,9 @@ def judge_speakers(read: TextStates, shown: str, weights: Weights | None = None)
 def score_parts(inputs: Matrix, words: Sequence[Sequence[int]], weights: Weights) -> Matrix:
     import numpy as np
 
-    hidden = np.maximum(inputs @ weights["hidden"] + weights["hidden_bias"], 0)
+    hidden = np.maximum(multiply(inputs, weights["hidden"]) + weights["hidden_bias"], 0)
     known = np.stack([weights["words"][places].sum(0) * scale_words(len(places)) for places in words])
-    scores: Matrix = hidden @ weights["out"] + inputs @ weights["straight"] + known + weights["bias"]
+    scores: Matrix = multiply(hidden, weights["out"]) + multiply(inputs, weights["straight"]) + known + weights["bias"]
     return scores[:, 0]
 
 
@@ -240,15 +236,3 @@ def _list_features(said: Sequence[Sequence[str]], k: int) -> Iterator[str]:
 
 def _split_words(text: str) -> list[str]:
     return [word.lower().replace("’", "'").replace(HIDDEN_LETTER, "") or "quoted" for word in _WORD.findall(text)]
-
-
-def find_weights() -> Path:
-    return Path(str(resources.files("engrain.core") / "data" / WEIGHTS))
-
-
-@cache
-def _load_weights() -> Weights:
-    import numpy as np
-
-    with np.load(find_weights(), allow_pickle=False) as read:
-        return {name: read[name].astype(np.float32) for name in read.files if name != "data"}

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-from engrain.core.errors import BackendMissing, TooLarge
-from engrain.core.validation import MAX_QUERY
+from engrain.core.errors import BackendMissing
+from engrain.integrations.chat_words import keep_words, recall_block
 from engrain.integrations.owners import open_memory
 from engrain.memory.memory import Memory
 
@@ -18,7 +18,6 @@ try:
 except ImportError as exc:
     raise BackendMissing("the LlamaIndex integration", "llama-index") from exc
 
-_LOGGED_ROLES = ("user", "assistant")
 _SESSION = "session_id"  # Memory puts the session of a message here
 _WITHOUT_SESSION = "llama-index"
 
@@ -40,11 +39,8 @@ class EngrainMemoryBlock(BaseMemoryBlock[list[ChatMessage]]):
 
     async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> list[ChatMessage]:
         asked = [text for one in messages or () if one.role == MessageRole.USER and (text := one.content)]
-        if not asked or not asked[-1].strip():
-            return []
-        query = asked[-1][: MAX_QUERY // 4]
-        recalled = await asyncio.to_thread(self.memory.recall, query, n=self.n, budget=self.budget)
-        return [ChatMessage(role=MessageRole.USER, content=str(recalled))] if recalled else []
+        recalled = await asyncio.to_thread(recall_block, self.memory, asked[-1], self.n, self.budget) if asked else ""
+        return [ChatMessage(role=MessageRole.USER, content=recalled)] if recalled else []
 
     async def _aput(self, messages: list[ChatMessage]) -> None:
         await asyncio.to_thread(self._keep, messages)
@@ -52,9 +48,4 @@ class EngrainMemoryBlock(BaseMemoryBlock[list[ChatMessage]]):
     def _keep(self, messages: Iterable[ChatMessage]) -> None:
         for message in messages:
             session = str(message.additional_kwargs.pop(_SESSION, None) or _WITHOUT_SESSION)
-            role, text = message.role.value, message.content or ""
-            if role in _LOGGED_ROLES and text.strip():
-                try:
-                    self.memory.add_message(role, text, session=session)
-                except TooLarge:  # it was in the history, and is not searched
-                    continue
+            keep_words(self.memory, message.role.value, message.content or "", session=session)

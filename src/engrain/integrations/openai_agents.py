@@ -13,8 +13,9 @@ from engrain.core.model.messages import Message
 from engrain.core.model.records import RecordKey
 from engrain.core.validation import check_key, check_text
 from engrain.ingest.messages import RecordOptions
+from engrain.integrations.chat_words import LOGGED_ROLES
 from engrain.integrations.owners import AnyMemory, open_memory
-from engrain.tiers.indexed_records import IndexedDraft, IndexedRecord, IndexedRecords, encode_draft
+from engrain.tiers.records import IndexedDraft, IndexedRecord, IndexedRecords, encode_draft
 
 try:
     from agents.memory.session import SessionABC
@@ -23,7 +24,6 @@ except ImportError as exc:
     raise BackendMissing("the OpenAI Agents integration", "openai-agents") from exc
 
 SPACE = "openai agents"
-_LOGGED_ROLES = ("user", "assistant")
 _DIGITS = 12  # of an item's number, so that keys order as the numbers do
 _CLEARED_AT_ONCE = 500
 
@@ -120,7 +120,7 @@ class EngrainSession(SessionABC):
     def _make_message(self, item: Any) -> Message | None:
         """Return the words of an item for the log; None if it has none, or they are too long for it."""
         role = item.get("role") if isinstance(item, Mapping) else None
-        text = "\n".join(_list_texts(item)) if role in _LOGGED_ROLES else ""
+        text = "\n".join(_list_texts(item)) if role in LOGGED_ROLES else ""
         if not self._log or not text.strip():
             return None
         try:

@@ -10,10 +10,10 @@ from engrain.core.clock import clock_jumped
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Item
-from engrain.core.model.lifecycle_settings import remaining_importance
 from engrain.core.model.plans import Forget, Plan
 from engrain.core.model.queries import ListQuery
 from engrain.core.model.results import MaintenanceAction
+from engrain.core.model.retention import remaining_importance
 from engrain.core.tokens import shorten_line
 from engrain.core.validation import count_noun
 from engrain.ingest import write
@@ -88,7 +88,7 @@ def plan_consolidation(context: MaintenanceContext) -> MaintenancePass:
 
 
 def _find_removable(context: MaintenanceContext) -> list[ConsolidatedItem]:
-    if not context.policies.consolidate_below or context.is_held or context.clock_jumped:
+    if not context.policies.consolidate_below or context.is_on_hold or context.clock_jumped:
         return []
     rare = [item for item in _iterate_old_facts(context) if _is_removable(item, context)]
     uncited = _find_uncited(context, [item.id for item in rare])

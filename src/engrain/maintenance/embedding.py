@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from engrain.core.errors import EmbedderFailed, EngrainError
 from engrain.core.model.queries import EmbeddingModel, EmbedKind, UnembeddedItem
 from engrain.core.model.results import MaintenanceAction
+from engrain.maintenance.background import BATCH_SIZE as FEED_BATCH
 from engrain.maintenance.passes import NO_LIMIT, MaintenanceContext, MaintenancePass, PassResult, ReportProgress
-from engrain.maintenance.vector_sync import BATCH_SIZE as FEED_BATCH
 from engrain.ports import Services
 from engrain.ports.search import Embedder, VectorModels
 from engrain.privacy.audit import record
@@ -132,11 +132,11 @@ class SwitchingEmbedder:
     """
 
     def __init__(self, services: Services, wake: Callable[[], None]) -> None:
-        assert services.before is not None
+        assert services.previous_embedder is not None
         self._services = services
         self._new = CheckedEmbedder(services.embedder, wake)
         # A text with a vector of the previous model gets one of the new model soon after.
-        self._old = CheckedEmbedder(services.before, wake, always=True)
+        self._old = CheckedEmbedder(services.previous_embedder, wake, always=True)
         self._current = self._old
         self._checked_at = 0.0
         self.check()
@@ -186,7 +186,9 @@ class EmbeddingWorker:
         self._error: str | None = None
         self._thread: threading.Thread | None = None
         self.embedder = (
-            SwitchingEmbedder(services, self.wake) if services.before else CheckedEmbedder(services.embedder, self.wake)
+            SwitchingEmbedder(services, self.wake)
+            if services.previous_embedder
+            else CheckedEmbedder(services.embedder, self.wake)
         )
         self._target = CheckedEmbedder(services.embedder, lambda: None)
         self._backfill = VectorBackfill(replace(services, embedder=self._target))

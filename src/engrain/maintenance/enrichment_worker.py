@@ -17,7 +17,7 @@ from engrain.core.model.items import SESSION_SLOT_PREFIX, Citation, Item, Note, 
 from engrain.core.model.messages import ChatMessage, ChatRequest
 from engrain.core.model.plans import Add, Plan
 from engrain.core.model.queries import Summary
-from engrain.core.model.recall_block import escape_text
+from engrain.core.model.recall import escape_text
 from engrain.core.rules.message_filters import find_unrecalled_spans
 from engrain.core.text.summarize import shares_words
 from engrain.core.tokens import clip_text
@@ -205,7 +205,7 @@ class EnrichmentWorker:
         try:
             find_speaker = partial(find_other_speaker, scope=scope, services=self._services)
             found = extract_facts(reply.text, messages, find_unrecalled_spans, find_speaker)
-        except ValueError as exc:
+        except (ValueError, RecursionError) as exc:
             raise _UnusableAnswer(f"{reply.model} gave no usable list of facts: {exc}") from exc
         by_id = {item.id: item for item in messages}
         for note in found.notes:

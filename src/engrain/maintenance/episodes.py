@@ -10,8 +10,8 @@ from functools import partial
 from engrain.core.model.items import RESERVED_KEY, Citation, Item, Note, Source
 from engrain.core.model.plans import Add, Plan
 from engrain.core.model.results import MaintenanceAction
+from engrain.core.model.retention import TIERS
 from engrain.core.model.sessions import Episode, EpisodeDraft
-from engrain.core.model.tier_limits import TIERS
 from engrain.core.rules.importance import MIN_PROMOTED_IMPORTANCE
 from engrain.ingest import episodes as ingest
 from engrain.ingest.messages import commit_plan
@@ -41,7 +41,7 @@ def plan_episode_passes(context: MaintenanceContext) -> list[MaintenancePass]:
     promoted = [entry for entry in loaded.entries if _should_last(entry) and loaded.text(entry)]
     lasting = {entry.id for entry in promoted}
     after_promotion = [replace(entry, expires_at=None) if entry.id in lasting else entry for entry in loaded.entries]
-    removable = [] if context.is_held else after_promotion
+    removable = [] if context.is_on_hold else after_promotion
     expired = [entry for entry in removable if not entry.alive(context.now)] if not context.clock_jumped else []
     alive = [entry for entry in removable if entry.alive(context.now)]
     surplus = _find_surplus(alive)

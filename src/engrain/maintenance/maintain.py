@@ -16,7 +16,7 @@ from engrain.core.clock import CLOCK_CONFIRMATION, ClockState, clock_jumped, nex
 from engrain.core.errors import EngrainError, LeaseLost, StoreClosed, StoreError, StoreUnavailable, raise_interrupt
 from engrain.core.identity import Scope
 from engrain.core.markdown.layout import has_placeholder, widen_folder_pattern
-from engrain.core.markdown.sync_state import MEMORY, SOUL
+from engrain.core.markdown.merge import MEMORY, SOUL
 from engrain.core.model.results import MaintenanceAction, MaintenanceReport
 from engrain.core.model.tasks import ENDED_STATUSES, Claim, TaskEnd, TaskQuery
 from engrain.maintenance.backups import plan_backups
@@ -37,8 +37,7 @@ from engrain.maintenance.passes import (
     list_scopes,
     load_clock_state,
 )
-from engrain.mirror.mirror import Mirror
-from engrain.mirror.sync import read_folder_base
+from engrain.mirror.mirror import Mirror, read_folder_base
 from engrain.ports import Services
 from engrain.ports.storage import Folder, make_private_folder
 from engrain.privacy.audit import record
@@ -358,7 +357,7 @@ def plan_erasures(context: MaintenanceContext) -> list[MaintenancePass]:
 def find_old_tasks(context: MaintenanceContext, before: datetime) -> list[MaintenanceAction]:
     """List the tasks of this scope that ended before this time."""
     journal, days = context.services.journal, context.policies.task_days
-    if journal is None or context.is_held or context.clock_jumped:
+    if journal is None or context.is_on_hold or context.clock_jumped:
         return []
     ended = journal.tasks(TaskQuery(context.scope, ENDED_STATUSES, limit=NO_LIMIT))
     why = f"more than {days:g} days ago"

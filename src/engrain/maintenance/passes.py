@@ -9,9 +9,9 @@ from datetime import datetime
 from engrain.core.clock import CLOCK_CONFIRMATION, ClockState, clock_jumped, read_clock_state
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
-from engrain.core.model.lifecycle_settings import Policies
 from engrain.core.model.queries import ListQuery
 from engrain.core.model.results import MaintenanceAction
+from engrain.core.model.retention import Policies
 from engrain.ports import Services
 
 # Maintenance keeps its own records under this scope, where no user's task is listed.
@@ -43,11 +43,11 @@ class MaintenanceContext:
     reembed: bool = False  # the caller wants vectors of the current model
     clock_jumped: bool = False  # the clock may be wrong: nothing is removed for its age
     whole_store: bool = False  # for passes that belong to no scope
-    is_held: bool = field(init=False)  # a legal hold keeps everything of this scope
+    is_on_hold: bool = field(init=False)  # a legal hold keeps everything of this scope
 
     def __post_init__(self) -> None:
         erasing = self.services.erasing
-        object.__setattr__(self, "is_held", erasing is not None and erasing.is_on_hold(self.scope))
+        object.__setattr__(self, "is_on_hold", erasing is not None and erasing.is_on_hold(self.scope))
 
     @property
     def policies(self) -> Policies:

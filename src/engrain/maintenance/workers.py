@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 from engrain.core.errors import EngrainError, StoreClosed
 from engrain.core.identity import Scope
 from engrain.core.model.results import MaintenanceReport
+from engrain.maintenance.background import MaintenanceScheduler, VectorSync
 from engrain.maintenance.embedding import EmbeddingWorker
 from engrain.maintenance.metering import MeteredModel
 from engrain.maintenance.passes import RunHooks, list_scopes
-from engrain.maintenance.scheduler import MaintenanceScheduler
-from engrain.maintenance.vector_sync import VectorSync
 from engrain.ports import Services
 
 if TYPE_CHECKING:
     from engrain.maintenance.enrichment_worker import EnrichmentWorker
+
 
 _METERED = ("calls", "failures", "tokens_in", "tokens_out", "last_error", "pending")
 _log = logging.getLogger("engrain")

@@ -13,8 +13,7 @@ from typing_extensions import TypedDict
 from engrain.core.identity import ID_LENGTH
 from engrain.core.model.items import Item
 from engrain.core.model.messages import MessageResult
-from engrain.core.model.recall import Omitted, Recall
-from engrain.core.model.recall_block import HEADINGS, Section, choose_heading
+from engrain.core.model.recall import HEADINGS, Omitted, Recall, Section, choose_heading
 from engrain.core.model.results import Explanation, explain_trust
 from engrain.core.model.sessions import SessionStart
 from engrain.core.text.invisible import escape_invisible
@@ -124,8 +123,8 @@ def escape_values(value: Any) -> Any:
     if isinstance(value, str):
         return escape_invisible(value)
     if isinstance(value, Mapping):
-        return {escape_invisible(str(key)): escape_values(one) for key, one in value.items()}
-    return [escape_values(one) for one in value] if isinstance(value, (list, tuple)) else value
+        return {escape_invisible(str(key)): escape_values(element) for key, element in value.items()}
+    return [escape_values(element) for element in value] if isinstance(value, (list, tuple)) else value
 
 
 def describe_item(item: Item) -> ItemAnswer:
@@ -160,7 +159,7 @@ def describe_recall(found: Recall) -> CallToolResult:
             for hit in found
         ],
         context=[str(section) for section in found.context],
-        omitted=[str(one) for one in (*found.omitted, *found.degraded)],
+        omitted=[str(omission) for omission in (*found.omitted, *found.degraded)],
         tokens=found.tokens,
     )
     return make_result(answer, _render_recall(found))
@@ -184,7 +183,7 @@ def _render_recall(found: Recall) -> str:
     for hit in found:
         lines[choose_heading(hit)].append(f"{hit} [{hit.item.id}]")
     sections = [Section(title, tuple(quoted)) for title, quoted in lines.items() if quoted]
-    left_out = "".join(f"\nLeft out: {one}." for one in (*found.omitted, *found.degraded))
+    left_out = "".join(f"\nLeft out: {omission}." for omission in (*found.omitted, *found.degraded))
     return "\n\n".join(map(str, (*found.context, *sections))) or NOTHING_FOUND + left_out
 
 
@@ -212,8 +211,10 @@ def describe_explanation(why: Explanation) -> CallToolResult:
     return make_result(answer, str(why))
 
 
-def describe_messages(session: str, kept: Iterable[MessageResult]) -> CallToolResult:
-    return make_result(MessagesAnswer(session=session, messages=[cast(MessageAnswer, one.to_dict()) for one in kept]))
+def describe_messages(session: str, results: Iterable[MessageResult]) -> CallToolResult:
+    return make_result(
+        MessagesAnswer(session=session, messages=[cast(MessageAnswer, result.to_dict()) for result in results])
+    )
 
 
 def describe_start(start: SessionStart) -> CallToolResult:

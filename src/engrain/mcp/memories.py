@@ -112,7 +112,7 @@ class StoreLoader:
             warm_up_embedder(store)
 
 
-class OneMemory:
+class SingleMemory:
     """The memory of one scope, for the one agent of a stdio server."""
 
     shared = False

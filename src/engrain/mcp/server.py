@@ -17,8 +17,7 @@ from mcp.types import Tool as ToolInfo
 
 from engrain import __version__
 from engrain.core.errors import EngrainError, InvalidInput, NotFound
-from engrain.core.model.recall import quote_item
-from engrain.core.model.recall_block import Section, escape_text, quote_lines, quote_name
+from engrain.core.model.recall import Section, escape_text, quote_item, quote_lines, quote_name
 from engrain.core.validation import check_text
 from engrain.mcp.answers import escape_values
 from engrain.mcp.memories import MemorySource
@@ -101,8 +100,8 @@ class MemoryViews:
         messages = self._source.open().sessions.messages(id, MAX_MESSAGES)
         if not messages:
             raise NotFound(f"there is no session {id!r} in this memory.")
-        said = [{"role": one.role, "speaker": one.speaker, "text": one.text, "id": one.id} for one in messages]
-        return json.dumps(escape_values({"session": id, "messages": said}), ensure_ascii=False)
+        listed = [{name: getattr(message, name) for name in ("role", "speaker", "text", "id")} for message in messages]
+        return json.dumps(escape_values({"session": id, "messages": listed}), ensure_ascii=False)
 
     def prompt(self, request: str) -> str:
         return self._source.open().prompt(check_text(request, "request"))
@@ -112,7 +111,10 @@ class MemoryViews:
         if not window.messages:
             raise NotFound(f"there is no session {session!r} in this memory.")
         before = [str(Section("Summary", tuple(quote_lines(window.summary))))] if window.summary else []
-        lines = tuple(f'- {quote_name(one.speaker or one.role)}: "{escape_text(one.text)}"' for one in window.messages)
+        lines = tuple(
+            f'- {quote_name(message.speaker or message.role)}: "{escape_text(message.text)}"'
+            for message in window.messages
+        )
         return "\n\n".join(
             [f"Continue session {quote_name(session)}.", *before, str(Section("Newest messages", lines))]
         )

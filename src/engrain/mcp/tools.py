@@ -249,7 +249,9 @@ def _shorten_schema(schema: dict[str, Any]) -> dict[str, Any]:
 def _drop_titles(schema: Any) -> Any:
     """Drop the titles, which repeat the names of the values."""
     if isinstance(schema, list):
-        return [_drop_titles(one) for one in schema]
+        return [_drop_titles(inner) for inner in schema]
     if not isinstance(schema, dict):
         return schema
-    return {name: _drop_titles(one) for name, one in schema.items() if not (name == "title" and isinstance(one, str))}
+    return {
+        name: _drop_titles(inner) for name, inner in schema.items() if not (name == "title" and isinstance(inner, str))
+    }

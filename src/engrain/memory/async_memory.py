@@ -75,7 +75,6 @@ class AsyncStore:
         read_only: bool = False,
         background: bool = True,
         settings: Mapping[str, Mapping[str, Any]] | None = None,
-        api_key: str | None = None,
     ) -> None:
         self._make = functools.partial(
             Store,
@@ -87,7 +86,6 @@ class AsyncStore:
             read_only=read_only,
             background=background,
             settings=settings,
-            api_key=api_key,
         )
         self._store: Store | None = None
         self._closed = False
@@ -191,14 +189,14 @@ class AsyncTasks(AsyncPart):
         check_callable(work)
         memory = self._memory
 
-        async def run_one(task: str) -> None:
+        async def run_task(task: str) -> None:
             async with memory.task(task, version=version, accepts=accepts, lease=lease) as run:
                 found = work(run)
                 if inspect.isawaitable(found):
                     await found
 
         tasks = await memory.call_in_thread(lambda opened: opened.tasks)
-        return await run_flow_async(tasks.recover_flow((version, *accepts), limit, run_one), memory.run_in_thread)
+        return await run_flow_async(tasks.recover_flow((version, *accepts), limit, run_task), memory.run_in_thread)
 
 
 class AsyncSession(AsyncPart):
@@ -257,7 +255,6 @@ class AsyncMemory:
         clock: Clock = system_clock,
         background: bool = True,
         settings: Mapping[str, Mapping[str, Any]] | None = None,
-        api_key: str | None = None,
     ) -> None:
         self._scope = check_scope(tenant, agent, user)
         self._reads = check_reads(reads)
@@ -266,7 +263,7 @@ class AsyncMemory:
             self._store = location
         else:
             options = {"embedder": embedder, "model": model, "clock": clock, "background": background}
-            self._store = AsyncStore(location, **options, settings=settings, api_key=api_key)  # type: ignore[arg-type]
+            self._store = AsyncStore(location, **options, settings=settings)  # type: ignore[arg-type]
         self._view: Memory | None = None
         self._lock = threading.Lock()
 

@@ -59,7 +59,7 @@ class Memory:
             print(memory.recall("Which language should the example use?"))
 
     `location` is a path (the file is made on first use), a URL, the path of a .toml file, or an opened Store. The URL
-    of `engrain serve`, such as https://memory.example.com, needs an `api_key`, or ENGRAIN_API_KEY. A view
+    of `engrain serve`, such as https://memory.example.com, needs a key: see Store. A view
     of a Store costs nothing: no thread, no file, nothing to close; `store.memory(user="ana")` makes the same. With
     anything else the view owns a store of its own, and the keywords from `embedder` on are those of Store. `recall`
     also searches the scopes in `reads`; nothing is ever written there.
@@ -78,14 +78,12 @@ class Memory:
         clock: Clock = system_clock,
         background: bool = True,
         settings: Mapping[str, Mapping[str, Any]] | None = None,
-        api_key: str | None = None,
     ) -> None:
         self._scope = check_scope(tenant, agent, user)
         self._reads = tuple(scope for scope in check_reads(reads) if scope != self._scope)
         self._owns = not isinstance(location, Store)
         options: Any = {"embedder": embedder, "model": model, "clock": clock, "background": background}
-        options |= {"settings": settings, "api_key": api_key}
-        self._store = location if isinstance(location, Store) else Store(location, **options)
+        self._store = location if isinstance(location, Store) else Store(location, settings=settings, **options)
         self._parts: dict[str, Any] = {}
         self._lock = threading.RLock()
         fit_view(self, self._store)
@@ -295,7 +293,7 @@ class Memory:
         expect: int | None = None,
         request_id: str | None = None,
     ) -> builtins.list[MessageResult]:
-        """Keep several messages together: Messages, or dicts of the Anthropic and OpenAI APIs."""
+        """Keep several messages together: Messages, or dicts and objects of the Anthropic and OpenAI APIs."""
         return self._record(messages, session, expect, request_id)
 
     @traced

@@ -12,14 +12,18 @@ from engrain.core.errors import BackendUnavailableWarning, StoreUnavailable
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import TRUST, Item, is_all_forgotten
 from engrain.core.model.messages import check_timeout, message_to_note
-from engrain.core.model.recall import Degraded, Recall, RecallRequest, ToldFact, quote_item
-from engrain.core.model.recall_block import (
+from engrain.core.model.recall import (
     PROFILE_HEADING,
     RECENT_HEADING,
     SESSION_HEADING,
     WISHES_HEADING,
+    ContextFact,
+    Degraded,
+    Recall,
+    RecallRequest,
     Section,
     escape_text,
+    quote_item,
     quote_lines,
     quote_name,
 )
@@ -97,11 +101,11 @@ def prepare_recall(
     """
     recent, degraded = _load_recent_events(memory, services, request)
     wishes, profile = _choose_user_facts(memory, services, request, whole_profile)
-    told = tuple(ToldFact(item, quote_item(item)) for item in (*wishes, *profile))
-    lines = [one.line for one in told]
+    facts = tuple(ContextFact(item, quote_item(item)) for item in (*wishes, *profile))
+    lines = [fact.line for fact in facts]
     user = (Section(WISHES_HEADING, tuple(lines[: len(wishes)])), Section(PROFILE_HEADING, tuple(lines[len(wishes) :])))
     context = (*(one for one in user if one.lines), *_build_context(memory, request, recent))
-    return PreparedRecall(replace(request, context=context, told=told), recent, degraded)
+    return PreparedRecall(replace(request, context=context, context_facts=facts), recent, degraded)
 
 
 def _choose_user_facts(
@@ -146,7 +150,10 @@ def finish_recall(memory: Memory, services: Services, prepared: PreparedRecall, 
     shown = [hit.item.id for hit in found.hits]
     if shown:
         services.items.touch(memory.scope, shown)
-    told = {*shown, *_list_cited([*(hit.item for hit in found.hits), *(one.item for one in prepared.request.told)])}
+    told = {
+        *shown,
+        *_list_cited([*(hit.item for hit in found.hits), *(one.item for one in prepared.request.context_facts)]),
+    }
     if any(event.item in told for event in recent):
         fewer = [event for event in recent if event.item not in told]
         found = replace(found, context=_drop_repeats(found, fewer))

@@ -13,7 +13,7 @@ import orjson
 
 from engrain.client.connection import Connection
 from engrain.client.values import from_wire, to_query
-from engrain.config import load_settings
+from engrain.config import Settings
 from engrain.core.clock import system_clock
 from engrain.core.errors import ConfigError, InvalidInput
 from engrain.core.http_routes import EXPORT_HEADER
@@ -23,20 +23,16 @@ from engrain.core.model.messages import Message, MessageResult
 from engrain.core.model.plans import Change, Outcome
 from engrain.core.model.results import MemoryInfo
 from engrain.core.validation import check_key
+from engrain.memory.http_verbs import PARTS, Channel, Verb, find_route, make_headers, serve_verbs
 from engrain.memory.memory import Memory
 from engrain.memory.other_names import answer_other_names, make_attribute_error
-from engrain.memory.remote_calls import Channel, find_route, make_headers, serve_verbs
 from engrain.memory.sessions import Session
 from engrain.memory.store import Store
 from engrain.memory.transfer import open_input, open_output
-from engrain.memory.verbs import Verb
-from engrain.tasks.admin import Tasks
 from engrain.tiers.conversation import ConversationMemory
-from engrain.tiers.episodic import EpisodicMemory
-from engrain.tiers.procedural import ProceduralMemory
 from engrain.tiers.scoped_working import ScopedWorkingMemory
-from engrain.tiers.semantic import Relations, SemanticMemory, Slots, require_id
-from engrain.tiers.sessions import Sessions, new_session
+from engrain.tiers.semantic import SemanticMemory, require_id
+from engrain.tiers.sessions import new_session
 from engrain.tiers.working import WorkingMemory
 
 if TYPE_CHECKING:
@@ -45,7 +41,6 @@ if TYPE_CHECKING:
     from engrain.transfer.export import ExportResult
     from engrain.transfer.load import LoadResult
 
-API_KEY_VARIABLE = "ENGRAIN_API_KEY"
 CHUNK = 1 << 16
 _LOAD_TYPE = "application/octet-stream"
 
@@ -101,18 +96,14 @@ class RemoteStore(_OnServer, Store):
         self.channel.connection.close()
 
 
-def attach_store(
-    store: Store, location: Any, api_key: str | None, settings: Any, refused: Mapping[str, object]
-) -> None:
-    """Make a store one on the server that the location names."""
-    if given := [name for name, value in refused.items() if value]:
-        raise InvalidInput(f"{given[0]} belongs to the server that has the store: leave it out.")
-    chosen = load_settings(location, settings)
-    key = api_key if api_key is not None else os.environ.get(API_KEY_VARIABLE)
+def attach_store(store: Store, settings: Settings, refused: Mapping[str, object]) -> None:
+    """Make a store one on the server that the settings name."""
+    if unusable := [name for name, value in refused.items() if value]:
+        raise InvalidInput(f"{unusable[0]} belongs to the server that has the store: leave it out.")
     # One class would have to be two: the caller's `Memory(URL)` and `Store(URL)` keep their type.
     store.__class__ = RemoteStore
     assert isinstance(store, RemoteStore)
-    store.attach(Connection(chosen.store, key or None, chosen.timeout, chosen.retries))
+    store.attach(Connection(settings.store, settings.api_key or None, settings.timeout, settings.retries))
 
 
 class RemotePart(_OnServer):
@@ -121,36 +112,6 @@ class RemotePart(_OnServer):
     def __init__(self, memory: RemoteMemory) -> None:
         self._memory = memory
         self.channel = memory.channel
-
-
-@serve_verbs("slots")
-class RemoteSlots(RemotePart, Slots):
-    """The slots of a memory on a server."""
-
-
-@serve_verbs("relations")
-class RemoteRelations(RemotePart, Relations):
-    """The relations of a memory on a server."""
-
-
-@serve_verbs("episodic")
-class RemoteEpisodic(RemotePart, EpisodicMemory):
-    """The events of a memory on a server."""
-
-
-@serve_verbs("procedural")
-class RemoteProcedural(RemotePart, ProceduralMemory):
-    """The procedures of a memory on a server."""
-
-
-@serve_verbs("sessions")
-class RemoteSessions(RemotePart, Sessions):
-    """The sessions of a memory on a server."""
-
-
-@serve_verbs("tasks")
-class RemoteTasks(RemotePart, Tasks):
-    """The durable tasks of a memory on a server. Their steps run where the store is opened."""
 
 
 def _read_snapshot(name: str) -> property:
@@ -202,8 +163,8 @@ class RemoteSemantic(RemotePart, SemanticMemory):
         return self._memory.correct(id, note.text, source=note.source, request_id=request_id)
 
     def change(self, change: Change, request_id: str | None = None) -> None:
-        given = {name: getattr(change, name) for name in ("importance", "pinned", "metadata", "expires_at")}
-        self._memory.update(change.id, **given, request_id=request_id)
+        values = {name: getattr(change, name) for name in ("importance", "pinned", "metadata", "expires_at")}
+        self._memory.update(change.id, **values, request_id=request_id)
 
     def forget(self, what: str | Mapping[str, Any], **options: Any) -> ForgetResult:
         return self._memory.forget(what, **options)
@@ -239,8 +200,10 @@ class RemoteSession(Session):
         return self._memory.add_messages(messages, session=self.id, expect=expect, request_id=request_id)
 
 
-def _part(name: str, make: Callable[[RemoteMemory], Any]) -> Any:
-    return property(lambda self: self._get_part(name, lambda: make(self)), doc=getattr(Memory, name).__doc__)
+def _part(name: str, make: Callable[[RemoteMemory], Any] | None = None) -> Any:
+    """The property for the part of this name. By default all of its verbs are those of the route table."""
+    made = make or serve_verbs(name)(type(f"Remote{PARTS[name].__name__}", (RemotePart, PARTS[name]), {}))
+    return property(lambda self: self._get_part(name, lambda: made(self)), doc=getattr(Memory, name).__doc__)
 
 
 @answer_other_names
@@ -248,14 +211,14 @@ def _part(name: str, make: Callable[[RemoteMemory], Any]) -> Any:
 class RemoteMemory(_OnServer, Memory):
     """A memory on a server. `progress` is never called, and a default session and working memory live on the server."""
 
-    slots = _part("slots", RemoteSlots)
-    relations = _part("relations", RemoteRelations)
+    slots = _part("slots")
+    relations = _part("relations")
     working = _part("working", RemoteWorking)
-    episodic = _part("episodic", RemoteEpisodic)
+    episodic = _part("episodic")
     semantic = _part("semantic", RemoteSemantic)
-    procedural = _part("procedural", RemoteProcedural)
-    sessions = _part("sessions", RemoteSessions)
-    tasks = _part("tasks", RemoteTasks)
+    procedural = _part("procedural")
+    sessions = _part("sessions")
+    tasks = _part("tasks")
     close = Memory.close
 
     def join(self, store: RemoteStore) -> None:

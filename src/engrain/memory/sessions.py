@@ -62,7 +62,7 @@ class Session:
     def add_messages(
         self, messages: Sequence[Any], *, expect: int | None = None, request_id: str | None = None
     ) -> list[MessageResult]:
-        """Keep several messages together: Messages, or dicts of the Anthropic and OpenAI APIs."""
+        """Keep several messages together: Messages, or dicts and objects of the Anthropic and OpenAI APIs."""
         return self._record(messages, expect, request_id)
 
     def messages(self, n: int = 20) -> list[Message]:

@@ -52,7 +52,7 @@ class Store:
     a store, and several processes one file.
 
     The URL of `engrain serve` (https://…, unix:///…) opens nothing here: each verb is a request to that server, with
-    the `api_key` or ENGRAIN_API_KEY.
+    the key in ENGRAIN_API_KEY or settings={"client": {"api_key": "engrain_…"}}.
     """
 
     def __init__(
@@ -66,13 +66,13 @@ class Store:
         read_only: bool = False,
         background: bool = True,
         settings: Mapping[str, Mapping[str, Any]] | None = None,
-        api_key: str | None = None,
     ) -> None:
-        if is_server_url(load_settings(location, settings).store):
+        chosen = load_settings(location, settings)
+        if is_server_url(chosen.store):
             from engrain.memory.remote import attach_store
 
             refused = {"embedder": embedder, "model": model, "key": key, "read_only": read_only}
-            attach_store(self, location, api_key, settings, {**refused, "clock": clock is not system_clock})
+            attach_store(self, chosen, {**refused, "clock": clock is not system_clock})
             return
         # Imported here, so that `import engrain` stays light: numpy and the engine are loaded with the first store.
         from engrain.factory import open_services
@@ -285,8 +285,7 @@ class Store:
 
         A reason is a code word, such as a file number: no content. The answer has no `user` if nothing is kept of them.
         """
-        from engrain.privacy.holds import hold_user
-        from engrain.privacy.requests import make_user_subject
+        from engrain.privacy.requests import hold_user, make_user_subject
 
         return hold_user(self.services, make_user_subject(tenant, user), reason, request_id)
 
@@ -304,16 +303,14 @@ class Store:
         With the last reason the hold ends, and data that an erasure had hidden is shown again: `refused` says when the
         erasure was requested. If a reason does not exist, the answer is not true and nothing is changed.
         """
-        from engrain.privacy.holds import release_user
-        from engrain.privacy.requests import make_user_subject
+        from engrain.privacy.requests import make_user_subject, release_user
 
         return release_user(self.services, make_user_subject(tenant, user), reason, request_id)
 
     @traced
     def holds(self, *, user: str | None = None, tenant: str | None = None) -> list[Hold]:
         """List every hold of this store, with the user's name if a memory has it; or the hold of one user."""
-        from engrain.privacy.holds import list_holds
-        from engrain.privacy.requests import make_user_subject
+        from engrain.privacy.requests import list_holds, make_user_subject
 
         return list_holds(self.services, None if user is None else make_user_subject(tenant, user))
 

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from engrain.core.clock import Clock
 from engrain.core.identity import Scope
-from engrain.core.model.lifecycle_settings import Policies
 from engrain.core.model.queries import Finding
+from engrain.core.model.retention import Policies
 from engrain.core.tokens import CountTokens
 from engrain.ports.erasure import AuditLog, Erasing
-from engrain.ports.items import ItemStore
-from engrain.ports.records import Records
+from engrain.ports.items import ItemStore, Records
 from engrain.ports.reranker import Reranker
 from engrain.ports.search import Embedder, Feed, VectorIndex, WordIndex
 from engrain.ports.sessions import Episodes, Outcomes, SessionLog, SessionState
@@ -21,7 +20,7 @@ from engrain.ports.storage import Folder, Movable
 from engrain.ports.tasks import TaskJournal
 
 if TYPE_CHECKING:
-    from engrain.core.markdown.sync_state import IdleState
+    from engrain.core.markdown.merge import IdleState
     from engrain.core.model.messages import ChatReply, ChatRequest
     from engrain.core.secrets.redact import RedactFunction
 
@@ -95,12 +94,12 @@ class Services:
     audit: AuditLog | None = None
     policies: Policies = field(default_factory=Policies)
     # The previous embedder, whose vectors answer until the current one has embedded everything.
-    before: Embedder | None = None
+    previous_embedder: Embedder | None = None
     # Opens the folder that mirrors a memory.
     folder: Callable[[Scope], Folder] | None = None
     open_folder: Callable[[str], Folder] | None = None  # opens any other folder by its path
     # (folder's path, scope id) -> the state in which both were found in sync, as long as this is open.
-    rests: dict[tuple[str, str], IdleState] = field(default_factory=dict)
+    synced_folders: dict[tuple[str, str], IdleState] = field(default_factory=dict)
     redact: RedactFunction | None = None  # applied to every text before it is embedded or stored
     # Reads and restores the rows of all stores of the memory; None if `items` has them all.
     rows: Movable | None = None

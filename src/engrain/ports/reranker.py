@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from math import isfinite
+from typing import Any, Protocol
+
+from engrain.core.errors import RerankerFailed
 
 
 class Reranker(Protocol):
@@ -14,7 +17,18 @@ class Reranker(Protocol):
         """The reranker's name for people."""
 
     def score(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-        """Return a number for each text, in the same order: the higher, the better it answers. Any scale will do.
+        """Return a finite number for each text, in the same order: the higher, the better it answers.
 
-        RerankerFailed if there is no usable answer.
+        Any scale will do. RerankerFailed if there is no usable answer, be it late, too short or no numbers.
         """
+
+
+def check_scores(scores: Iterable[Any], texts: Sequence[str], name: str) -> list[float]:
+    """Return the scores as numbers. RerankerFailed unless there is a finite one for each text."""
+    try:
+        numbers = [float(one) for one in scores]
+    except (TypeError, ValueError, OverflowError) as exc:
+        raise RerankerFailed(f"{name} returned a score that is not a number.") from exc
+    if len(numbers) != len(texts) or not all(map(isfinite, numbers)):
+        raise RerankerFailed(f"{name} returned {len(numbers)} scores, not {len(texts)} finite numbers.")
+    return numbers

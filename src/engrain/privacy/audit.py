@@ -7,7 +7,7 @@ from typing import Any
 
 from engrain.core.errors import ConfigError, ReadOnlyStore
 from engrain.core.identity import Scope
-from engrain.core.model.audit import AuditEntry, AuditResult, compare_with_kept, parse_kept_head
+from engrain.core.model.audit import AuditEntry, AuditResult, compare_with_checkpoint, parse_checkpoint
 from engrain.core.model.erasure import Subject, find_owner
 from engrain.ports import Services
 from engrain.ports.erasure import AuditLog
@@ -54,9 +54,9 @@ def list_entries(services: Services, subject: Subject | None, after: int | None,
 
 def verify_log(services: Services, head: str | None) -> AuditResult:
     """Detect an entry that was changed, removed, moved or cut off; with a kept `head`, also a log that was set back."""
-    n, hash = parse_kept_head(head) if head is not None else (0, "")
+    n, hash = parse_checkpoint(head) if head is not None else (0, "")
     log = require_audit_log(services)
-    return compare_with_kept(log.verify(), n, hash, next(iter(log.entries(n - 1, 1)), None))
+    return compare_with_checkpoint(log.verify(), n, hash, next(iter(log.entries(n - 1, 1)), None))
 
 
 def require_audit_log(services: Services) -> AuditLog:

@@ -5,20 +5,26 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, cast
 
-from engrain.core.errors import ConfigError, EngrainError, NotFound, OnHold, raise_interrupt
+from engrain.core.errors import ConfigError, Conflict, EngrainError, NotFound, OnHold, StoreError, raise_interrupt
 from engrain.core.identity import Scope, SortableIds
+from engrain.core.markdown.layout import has_placeholder
+from engrain.core.markdown.merge import CONFLICTS, MEMORY, OVERFLOW, SOUL, SYNC_BASE
 from engrain.core.model.audit import AuditEntry
 from engrain.core.model.erasure import SETTLE_SECONDS, Erasure, Subject, find_owner
 from engrain.core.model.items import Item
-from engrain.core.model.results import Progress, describe_counts, describe_verification, stage_progress
+from engrain.core.model.results import Progress, describe_counts, describe_verification, list_first, stage_progress
+from engrain.mirror.mirror import LOCK_TIMEOUT_SECONDS, Mirror
 from engrain.ports import Services
 from engrain.ports.erasure import Erasable, Erasing
 from engrain.ports.storage import Folder
 from engrain.privacy.audit import MAX_ENTRIES
+from engrain.privacy.fingerprints import Fingerprints, compute_fingerprints, join_pieces, load_fingerprints, scan_chunks
 from engrain.privacy.receipts import Receipt, build_receipt
 
 Report = Callable[[str], None]
@@ -194,8 +200,6 @@ def _clean_side_stores(services: Services, erasure: Erasure, report: Report) -> 
 
 def _clean_folders(services: Services, erasure: Erasure) -> tuple[int, list[str]]:
     """Clean all folders. Return how many files were cleaned, and the errors: one folder does not stop another."""
-    from engrain.privacy.mirror_folders import clean_folder
-
     files, stuck = 0, list[str]()
     for folder in erasure.notes.get("folders", ()):
         try:
@@ -321,3 +325,76 @@ def _scan_store(erasing: Erasing, raw: bytes, report: Report) -> dict[str, int]:
 
     found, shared, size = find_traces(prints, read_chunks(), erasing.search_terms(None))
     return {"prints": len(prints), "shared": len(shared), "bytes": size, "found": len(np.setdiff1d(found, shared))}
+
+
+MAX_NAMED_FILES = 5
+
+
+def clean_folder(services: Services, folder: Folder, erasure: Erasure) -> int:
+    """Remove all files of a user, or sync the folder for a part. Return how many files had data of it.
+
+    StoreError if a person's own lines still have the words: only the person may edit those. A missing folder is clean.
+    """
+    with suppress(PermissionError):  # reading it raises the error
+        if not Path(folder.path).exists():
+            _log.warning("%s does not exist: there is nothing to clean in it.", folder.path)
+            return 0
+    if erasure.by == "user":
+        gone = _remove_all(folder)
+        own = {services.folder(scope).path for scope in erasure.scopes} if services.folder else set()
+        if folder.path in own and has_placeholder(services.policies.mirror):
+            folder.leave()  # the folder's name is the user's
+            _warn_about_leftovers(Path(folder.path))
+        return gone
+    if erasure.subject is None or services.erasing is None:
+        return 0
+    prints = load_fingerprints(erasure.prints)
+    before, as_it_was = _list_matching_files(folder, prints), folder.signature()
+    Mirror(services, erasure.subject.scope, folder).sync()
+    # Data that stays may have words in common with it.
+    shared, _ = scan_chunks(prints, join_pieces(services.erasing.search_terms(None)))
+    if after := _list_matching_files(folder, prints.without(shared)):
+        raise StoreError(
+            f"{folder.path}/{after[0]} still has the erased words. Remove them from the file, then run: "
+            "engrain erase --resume"
+        )
+    # Without fingerprints (a server's data has none), a changed folder counts as one file.
+    return len(before) if len(prints) else int(folder.signature() != as_it_was)
+
+
+def count_files(services: Services, folder: Folder, subject: Subject) -> int:
+    """Count the files that `clean_folder` would clean."""
+    if subject.by == "user":
+        return sum(folder.read(name) is not None for name in _list_file_names(folder))
+    if services.erasing is None:
+        return 0
+    return len(_list_matching_files(folder, compute_fingerprints(services.erasing.search_terms(subject))))
+
+
+def _list_matching_files(folder: Folder, prints: Fingerprints) -> list[str]:
+    return [name for name in _list_file_names(folder) if len(scan_chunks(prints, [folder.read(name) or b""])[0])]
+
+
+def _remove_all(folder: Folder) -> int:
+    gone = 0
+    with folder.lock(LOCK_TIMEOUT_SECONDS):
+        for name in _list_file_names(folder):
+            content = folder.read(name)
+            if content is not None:
+                try:
+                    folder.remove(name, content)
+                except Conflict as exc:
+                    raise StoreError(f"{folder.path}/{name} is being written: {exc}") from exc
+                gone += 1
+    return gone
+
+
+def _warn_about_leftovers(path: Path) -> None:
+    """Warn about files that engrain did not write: they are not ours to remove."""
+    if left := sorted(file.name for file in path.iterdir()) if path.is_dir() else []:
+        named = list_first(left, MAX_NAMED_FILES)
+        _log.warning("%s stays, because engrain did not write: %s. Remove it by hand.", path, named)
+
+
+def _list_file_names(folder: Folder) -> list[str]:
+    return [SOUL, MEMORY, OVERFLOW, CONFLICTS, *folder.days(), SYNC_BASE]

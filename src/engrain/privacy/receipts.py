@@ -13,11 +13,10 @@ from typing import Any, get_args
 
 from engrain import __version__
 from engrain.core.errors import ConfigError, EngrainError, InvalidInput, NotFound, raise_interrupt
-from engrain.core.formats.strict_json import parse_strict
 from engrain.core.identity import Scope
 from engrain.core.model.audit import AuditEntry, is_code
 from engrain.core.model.erasure import Erasure, Subject, SubjectKind, find_owner
-from engrain.core.validation import check_count, count_noun
+from engrain.core.validation import check_count, count_noun, parse_strict
 from engrain.maintenance.backups import hash_folder
 from engrain.ports import Services
 from engrain.ports.erasure import Erasable

@@ -1,30 +1,46 @@
-"""Check a request to erase data or undo a source, and preview it: `erase` runs it."""
+"""Requests about a user's data: erase, undo, hold, release."""
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from engrain.core.errors import EngrainError, InvalidInput, NotFound
+from engrain.core.errors import EngrainError, InvalidInput, NotFound, tolerate
 from engrain.core.identity import Scope
-from engrain.core.model.erasure import Erasure, Hold, Impact, Subject, find_owner, make_hold_error
+from engrain.core.model.erasure import (
+    Erasure,
+    Hold,
+    HoldRelease,
+    Impact,
+    ReasonChoice,
+    Subject,
+    find_owner,
+    make_hold_error,
+)
+from engrain.core.model.plans import Applied, make_request
 from engrain.core.validation import check_key, suggest_name
-from engrain.maintenance.passes import list_scopes
-from engrain.mirror.sync import read_folder_base
+from engrain.maintenance.passes import MAINTENANCE_SCOPE, list_scopes
+from engrain.mirror.mirror import read_folder_base
 from engrain.ports import Services
 from engrain.ports.erasure import Erasable
 from engrain.ports.storage import Folder
+from engrain.privacy.audit import MAX_ENTRIES, list_entries
 from engrain.privacy.erase import (
     ErasureRequest,
     ErasureResult,
     UndoResult,
+    count_files,
     find_receipt,
     open_folder,
     require_erasing,
 )
-from engrain.privacy.mirror_folders import count_files
 
 _HINTS = {
     "session": "List them: engrain sessions.",
@@ -231,3 +247,91 @@ def _list_mirror_folders(services: Services, found: Impact) -> list[str]:
     """List the configured mirror folders of the erased scopes."""
     own = ((scope, services.folder(scope)) for scope in found.scopes) if services.folder else ()
     return [folder.path for scope, folder in own if (synced := read_folder_base(folder)) and synced.scope == scope.id]
+
+
+_log = logging.getLogger("engrain")
+
+
+def hold_user(services: Services, subject: Subject, reason: str, request_id: str | None = None) -> Hold:
+    """Put a hold on a user. The result has no name if the store has no data of the user yet."""
+    erasing = require_erasing(services)
+    request = make_request(request_id, "hold", subject, reason)
+    if request is None:
+        hold = erasing.hold(subject, reason)
+    else:
+        do = lambda: Applied(value=_write_hold(erasing.hold(subject, reason)))  # noqa: E731
+        hold = _read_hold(*services.items.once(MAINTENANCE_SCOPE, request, do).value)
+    known = any(user.parts() == subject.parts() for user in erasing.users())
+    # A repeated request must not start a hold again that was released since.
+    current = hold.subject_hash in {current.subject_hash for current in erasing.holds()}
+    for server in services.servers:
+        if isinstance(server, Erasable) and current:
+            late = partial(_log.warning, "%s starts the hold only with the next maintenance: %s", server.where)
+            with tolerate(EngrainError, report=late):
+                server.hold(subject)
+                known = known or bool(server.scopes(subject))
+    return replace(hold, tenant=subject.scope.tenant, user=subject.name) if known else hold
+
+
+def _write_hold(hold: Hold) -> list[Any]:
+    return [hold.subject_hash, hold.at.isoformat(), list(hold.reasons), hold.hidden]
+
+
+def _read_hold(subject_hash: str, at: str, reasons: list[str], hidden: bool) -> Hold:
+    return Hold(subject_hash, datetime.fromisoformat(at), tuple(reasons), hidden)
+
+
+def release_user(
+    services: Services, subject: Subject, reason: ReasonChoice, request_id: str | None = None
+) -> HoldRelease:
+    """Release one or several reasons. The last one ends the hold."""
+
+    def do() -> Applied:
+        done = _release(services, subject, reason)
+        return Applied(value=[done.done, list(done.left), done.refused and done.refused.isoformat()])
+
+    request = make_request(request_id, "release", subject, reason)
+    done, left, refused = services.items.once(MAINTENANCE_SCOPE, request, do).value
+    return HoldRelease(done, tuple(left), refused and datetime.fromisoformat(refused))
+
+
+def _release(services: Services, subject: Subject, reason: ReasonChoice) -> HoldRelease:
+    before = next(iter(list_holds(services, subject)), None)
+    done = require_erasing(services).release(subject, reason)
+    left = tuple(reason for hold in list_holds(services, subject) for reason in hold.reasons)
+    refused = []
+    if before is not None and before.hidden and not left:
+        refused = [
+            entry.at for entry in list_entries(services, subject, 0, MAX_ENTRIES) if entry.what == "erase_refused"
+        ]
+    return HoldRelease(done, left, refused[-1] if refused else None)
+
+
+def list_holds(services: Services, subject: Subject | None = None) -> list[Hold]:
+    """List all holds, or that of one user. A hold has the user's name if a memory still has it."""
+    erasing = require_erasing(services)
+    found = erasing.holds()
+    users = [subject] if subject is not None else _list_users(services) if found else []
+    known = {erasing.hash_subject(user): user for user in users}
+    named = [
+        replace(hold, tenant=user.scope.tenant, user=user.name) if (user := known.get(hold.subject_hash)) else hold
+        for hold in found
+    ]
+    return named if subject is None else [hold for hold in named if hold.subject_hash in known]
+
+
+def find_hold(services: Services, scope: Scope) -> Hold | None:
+    """Return the hold on the user of a scope."""
+    if services.erasing is None or scope.user is None:
+        return None
+    return next(iter(list_holds(services, find_owner(scope))), None)
+
+
+def _list_users(services: Services) -> list[Subject]:
+    """List all users, also those that only a server knows. A server that does not answer names none."""
+    scopes: list[Scope] = []
+    for server in services.servers:
+        if isinstance(server, Erasable):
+            with suppress(EngrainError):
+                scopes += server.known()
+    return [*require_erasing(services).users(), *(user for user in map(find_owner, scopes) if user)]

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from engrain.core.errors import BackendMissing, ConfigError, RerankerFailed
+from engrain.core.errors import BackendMissing, ConfigError, ModelFailed, RerankerFailed
 from engrain.core.model.messages import ChatMessage, ChatRequest
-from engrain.core.model.recall_block import escape_text
+from engrain.core.model.recall import escape_text
+from engrain.ports.reranker import check_scores
 from engrain.providers.http import Endpoint, ServiceError, post, read_key
 
 if TYPE_CHECKING:
@@ -73,15 +74,18 @@ class ServedReranker:
         return f"{self._service.name} {self._model}"
 
     def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        if not texts:
+            return []  # services refuse such a request
         body = {"model": self._model, "query": query, "documents": list(texts), self._service.count: len(texts)}
         try:
             answer = post(self._endpoint, body, self._timeout)
-            found = {int(one["index"]): float(one["relevance_score"]) for one in answer[self._service.results]}
-            return [found[number] for number in range(len(texts))]
+            found = {int(one["index"]): one["relevance_score"] for one in answer[self._service.results]}
+            scores = [found[number] for number in range(len(found))]
         except ServiceError as exc:
             raise RerankerFailed(str(exc)) from exc
-        except (KeyError, TypeError, ValueError) as exc:
+        except (KeyError, TypeError, ValueError, OverflowError) as exc:
             raise RerankerFailed(f"{self.name} did not answer with a score for each text.") from exc
+        return check_scores(scores, texts, self.name)
 
 
 class CrossEncoderReranker:
@@ -100,7 +104,11 @@ class CrossEncoderReranker:
     def score(self, query: str, texts: Sequence[str]) -> list[float]:
         with self._lock:  # torch uses all cores for one call
             self._loaded = self._loaded or self._load()
-            return [float(one) for one in self._loaded.predict([(query, text) for text in texts])]
+            try:
+                scores = self._loaded.predict([(query, text) for text in texts]) if texts else []
+            except Exception as exc:  # whatever torch raises
+                raise RerankerFailed(f"{self.name} failed: {type(exc).__name__}: {exc}") from exc
+        return check_scores(scores, texts, self.name)
 
     def _load(self) -> Any:
         try:
@@ -137,10 +145,11 @@ class ModelReranker:
         ]
         asked = "\n".join((f'Question: "{escape_text(query)}"', *lines))
         request = ChatRequest((ChatMessage("user", asked),), SYSTEM_PROMPT, timeout=self._timeout)
-        answer = self._model.reply(request).text
-        start, end = answer.find("["), answer.rfind("]")
         try:
-            found = json.loads(answer[start : end + 1])
-            return [float(one) for one in found]
-        except (TypeError, ValueError) as exc:
+            answer = self._model.reply(request).text if texts else "[]"
+            scores = json.loads(answer[answer.find("[") : answer.rfind("]") + 1])
+        except ModelFailed as exc:
+            raise RerankerFailed(str(exc)) from exc
+        except (ValueError, RecursionError) as exc:
             raise RerankerFailed(f"{self.name} did not answer with a JSON array of numbers.") from exc
+        return check_scores(scores, texts, self.name)

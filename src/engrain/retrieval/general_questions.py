@@ -5,13 +5,9 @@
 
 from __future__ import annotations
 
-from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-
+from engrain.core.weights import load_weights
 from engrain.retrieval.query import Question
 
 if TYPE_CHECKING:
@@ -25,15 +21,9 @@ CLEARLY_GENERAL, MOST_GENERAL = 0.5, 1.5
 
 def measure_generality(vector: Matrix, question: Question, model_key: str) -> float:
     """Return from 0 to 1 how general a question is. Vectors of an unknown model tell nothing."""
-    weights = _load_weights()
+    weights = load_weights(WEIGHTS)
     if str(weights["model"]) != model_key:
         return 0.0
     own = weights["question"]  # the last two are for the user's own pronouns, and for all questions
     score = -float(vector @ own[:-2] + (ABOUT_ME in question.asks) * own[-2] + own[-1])
     return min(max((score - CLEARLY_GENERAL) / (MOST_GENERAL - CLEARLY_GENERAL), 0.0), 1.0)
-
-
-@cache
-def _load_weights() -> dict[str, npt.NDArray[np.float32]]:
-    with resources.files("engrain.core.data").joinpath(WEIGHTS).open("rb") as file, np.load(file) as read:
-        return dict(read)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import isfinite
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from engrain.core.errors import EmbedderFailed, EngrainError, RerankerFailed
 from engrain.core.model.recall import Degraded
 from engrain.core.text.passages import split_passages
+from engrain.ports.reranker import check_scores
 from engrain.ports.search import PartEmbedder, find_part_embedder
 from engrain.retrieval.ranking import Ranking
 from engrain.retrieval.timed_call import call_within
@@ -49,7 +49,7 @@ def rerank(
     if parts is None and reranker is None:
         return ranking, (Degraded("thorough comparison", NOTHING_TO_ADD),)
     best = np.argsort(ranking.score)[::-1][:MAX_LOADED].tolist()
-    rows = dict.fromkeys([*best, *(row for row in ranking.table.replies_to[best].tolist() if row >= 0)])
+    rows = dict.fromkeys([*best, *_list_around(best, ranking)])
     ids = ranking.table.items.ids
     loaded = {one.id: one for one in services.items.get_many(scope, [ids[row] for row in rows])}
     items = {row: loaded[ids[row]] for row in rows if ids[row] in loaded}
@@ -74,34 +74,44 @@ def _compare_words(
 ) -> Ranking:
     """Add how well each word of the question is met in a short text, in the turn before it and in the reply.
 
-    Words of the text that the question nearly repeats count against it: it may be the same question.
+    These two need not be among the best themselves. Words of the text that the question nearly repeats count against
+    it: it may be the same question.
     """
     is_short = [len(items[row].text) <= MAX_CHARACTERS for row in best]
     pool = [row for row, short in zip(best, is_short, strict=True) if short][:POOL_SIZE]
+    around = [row for row in _list_around(pool, ranking) if row in items and len(items[row].text) <= MAX_CHARACTERS]
     if sum(is_short[:POOL_SIZE]) < MIN_SHORT_SHARE * len(is_short[:POOL_SIZE]):
         return ranking
-    asked, *vectors = parts.embed_words([text, *(items[row].text for row in pool)], MAX_WORDS)
+    compared = list(dict.fromkeys((*pool, *around)))
+    asked, *vectors = parts.embed_words([text, *(items[row].text for row in compared)], MAX_WORDS)
     if not len(asked):
         return ranking
-    cosines = {row: asked @ words.T for row, words in zip(pool, vectors, strict=True) if len(words)}
+    cosines = {row: asked @ words.T for row, words in zip(compared, vectors, strict=True) if len(words)}
     met = {row: one.max(axis=1).astype(np.float64) for row, one in cosines.items()}
+    pool = [row for row in pool if row in cosines]
     own, before, after, reverse = np.zeros((4, len(ranking.score)))
     table = ranking.table
-    for row, one in cosines.items():
-        own[row], reverse[row] = met[row].mean() - USUAL_MATCH, one.max(axis=0).mean() - USUAL_REVERSE
+    for row in pool:
+        own[row], reverse[row] = met[row].mean() - USUAL_MATCH, cosines[row].max(axis=0).mean() - USUAL_REVERSE
         before[row], after[row] = (
             np.maximum(met[row], met[other]).mean() - met[row].mean() if (other := int(others[row])) in met else 0.0
             for others in (table.replies_to, table.reply)
         )
     changed = ranking.parts.copy()
     for name, factor in REWEIGHTED.items():
-        changed[list(cosines), ranking.names.index(name)] *= factor
+        changed[pool, ranking.names.index(name)] *= factor
     added = {
         "words compared": MATCH_WEIGHT * own + REVERSE_WEIGHT * reverse,
         "words compared before": BEFORE_WEIGHT * before,
         "words compared after": AFTER_WEIGHT * after,
     }
     return _add_parts(replace(ranking, parts=changed), added)
+
+
+def _list_around(rows: Sequence[int], ranking: Ranking) -> list[int]:
+    """Return the turns that these reply to, and the replies to them."""
+    table = ranking.table
+    return [row for row in (*table.replies_to[rows].tolist(), *table.reply[rows].tolist()) if row >= 0]
 
 
 def _add_parts(ranking: Ranking, added: dict[str, Floats]) -> Ranking:
@@ -113,7 +123,7 @@ def _mix_scores(ranking: Ranking, items: dict[int, Item], text: str, reranker: R
     """Add the reranker's scores of the best candidates, on the scale of ours. On its own it would order them worse."""
     pool = [row for row in np.argsort(ranking.score)[::-1].tolist() if row in items][:POOL_SIZE]
     texts = [_render_candidate(row, ranking, items) for row in pool]
-    theirs = _check_scores(call_within(seconds, lambda: _call_reranker(reranker, text, texts)), len(pool), reranker)
+    theirs = np.array(call_within(seconds, lambda: _call_reranker(reranker, text, texts)))
     spread = theirs.std()
     if len(pool) < 2 or spread < 1e-9:
         return ranking
@@ -133,21 +143,11 @@ def _render_candidate(row: int, ranking: Ranking, items: dict[int, Item]) -> str
     return "\n".join(f"{name}: {said}" if (name := one.speaker or one.role) else said for one, said in turns)
 
 
-def _call_reranker(reranker: Reranker, query: str, texts: Sequence[str]) -> Sequence[float]:
+def _call_reranker(reranker: Reranker, query: str, texts: Sequence[str]) -> list[float]:
     """Turn every failure of a foreign reranker into RerankerFailed."""
     try:
-        return reranker.score(query, texts)
+        return check_scores(reranker.score(query, texts), texts, reranker.name)
     except EngrainError as exc:
         raise RerankerFailed(str(exc)) from exc
     except Exception as exc:
         raise RerankerFailed(f"{reranker.name} failed: {type(exc).__name__}: {exc}") from exc
-
-
-def _check_scores(scores: Sequence[float], wanted: int, reranker: Reranker) -> Floats:
-    try:
-        numbers = [float(one) for one in scores]
-    except (TypeError, ValueError) as exc:
-        raise RerankerFailed(f"{reranker.name} returned a score that is not a number.") from exc
-    if len(numbers) != wanted or not all(map(isfinite, numbers)):
-        raise RerankerFailed(f"{reranker.name} returned {len(numbers)} scores, not {wanted} finite numbers.")
-    return np.array(numbers)

@@ -109,7 +109,7 @@ def search(request: RecallRequest, services: Services) -> Recall:
     ordered = put_current_first(joined, request.at)
     ordered = _mark_quoting(ordered, terms)
     budget = TokenBudget(request.budget, services.count_tokens, terms)
-    found = pack_hits(ordered, selection, budget, request.context, request.told)
+    found = pack_hits(ordered, selection, budget, request.context, request.context_facts)
     return replace(found, confidence=_get_confidence(ranked), degraded=tuple(dict.fromkeys(_list_degraded(ranked))))
 
 
@@ -237,7 +237,7 @@ def _add_current(
 ) -> dict[Candidate, Hit]:
     """Put what holds now before each hit that no longer holds, be it found itself or not. The stale ones make room."""
     successors = {
-        one: {old.by for old in hit.outlived if old.by} for one, hit in hits.items() if hit.stale and hit.outlived
+        one: {old.by for old in hit.outdated if old.by} for one, hit in hits.items() if hit.stale and hit.outdated
     }
     if not any(successors.values()):
         return hits

@@ -18,8 +18,17 @@ import numpy.typing as npt
 from engrain.core.identity import Scope
 from engrain.core.model.items import TRUST, Item
 from engrain.core.model.queries import OutdatedSpan
-from engrain.core.model.recall import Hit, Omitted, OutdatedText, Reason, Recall, ToldFact
-from engrain.core.model.recall_block import Section, choose_heading, render_block
+from engrain.core.model.recall import (
+    ContextFact,
+    Hit,
+    Omitted,
+    OutdatedText,
+    Reason,
+    Recall,
+    Section,
+    choose_heading,
+    render_block,
+)
 from engrain.core.rules.own_words import PASTED
 from engrain.core.text.passages import find_sentence_spans, split_passages
 from engrain.core.text.tokenizer import extract_terms, normalize_unicode, tokenize
@@ -111,18 +120,21 @@ class Selection:
 
 def list_candidates(ranking: Ranking, scope: int, question: Question) -> list[Candidate]:
     """List all candidates of a scope, best first; a newer id wins a tie."""
-    items, score = ranking.table.items, ranking.score.tolist()
-    order: list[int] = np.argsort(ranking.score)[::-1].tolist()
-    if len(set(score)) < len(score):
+    items, score = ranking.table.items, ranking.score
+    places = score.argsort()[::-1]
+    order: list[int] = places.tolist()
+    ordered = score[places]
+    if (ordered[1:] == ordered[:-1]).any():
         order.sort(key=lambda row: (score[row], items.ids[row]), reverse=True)
     if question.wants_several:
         order = _spread_sessions(order, ranking)
     if "summary" in question.asks:
         order = _add_replies(order, ranking.table.reply.tolist())
+    places = np.array(order, dtype=np.int64)
     ids = map(items.ids.__getitem__, order)
-    columns = (ranking.score, ranking.relevance, items.source, _find_trusted(ranking))
-    ordered = (column[order].tolist() for column in columns)
-    return list(map(_make_candidate, zip(repeat(scope, len(order)), order, ids, *ordered, strict=True)))
+    columns = (score, ranking.relevance, items.source, _find_trusted(ranking))
+    values = (column[places].tolist() for column in columns)
+    return list(map(_make_candidate, zip(repeat(scope, len(order)), order, ids, *values, strict=True)))
 
 
 def _find_trusted(ranking: Ranking) -> npt.NDArray[np.bool_]:
@@ -225,16 +237,16 @@ def build_hit(
     start, end = _locate_passage(item.text, passage)
     parts = ranking.parts[candidate.row].tolist()
     named = zip(ranking.names, parts, strict=True)
-    arms = {name: round(part, 4) for name, part in named if not -5e-5 <= part <= 5e-5}
-    outlived = tuple(
+    score_parts = {name: round(part, 4) for name, part in named if not -5e-5 <= part <= 5e-5}
+    outdated_texts = tuple(
         OutdatedText(item.text[mark.start : mark.end], mark.until, mark.now, mark.by)
         for mark in outdated
         if mark.start < end and mark.end > start
     )
     text = item.text[start:end]
     return Hit(
-        item, text, (start, end), candidate.score, candidate.relevance, origin.found_by, arms, outlived, origin.scope,
-        earlier=origin.earlier,
+        item, text, (start, end), candidate.score, candidate.relevance, origin.found_by, score_parts,
+        outdated_texts, origin.scope, earlier=origin.earlier,
     )  # fmt: skip
 
 
@@ -243,39 +255,12 @@ def pack_hits(
     selection: Selection,
     budget: TokenBudget,
     context: tuple[Section, ...] = (),
-    told: Sequence[ToldFact] = (),
+    facts: Sequence[ContextFact] = (),
 ) -> Recall:
-    """Pack as many hits, in order, as fit into the budget, however small it is.
-
-    A hit that does not fit is shortened to its best sentences. If even those are too long, no far less relevant hit
-    takes its place, nor one that no longer holds: a model would take it for the answer.
-    """
+    """Pack as many hits, in order, as fit into the budget, however small it is."""
     context = budget.fit_context(context)
-    hits = _mark_told(hits, told, context)
-    packed: dict[Candidate, Hit] = {}
-    cut: list[Candidate] = []
-    titles: set[str] = set()
-    limited = budget.tokens is not None
-    used = budget.count(render_block(context, ())) if limited else 0
-    for candidate in _order_for_packing(hits, budget):
-        hit = hits[candidate]
-        if hit.told:  # costs nothing
-            packed[candidate] = hit
-            continue
-        # A long text of a stranger must not keep out what the user said.
-        best_cut = max((one.relevance for one in cut if one.trusted or not candidate.trusted), default=0.0)
-        title = choose_heading(hit)
-        heading = budget.count(f"\n## {title}\n") if limited and title not in titles else 0
-        blocked = candidate.relevance < MIN_SUBSTITUTE_SHARE * best_cut or (
-            hit.stale and 0 < candidate.relevance <= best_cut
-        )
-        fitting = None if blocked else budget.fit_hit(hit, used + heading)
-        if fitting is None:
-            cut.append(candidate)
-            continue
-        packed[candidate] = fitting
-        titles.add(title)
-        used += heading + budget.count(f"{fitting}\n") if limited else 0
+    hits = _mark_in_context(hits, facts, context)
+    packed, cut = (dict(hits), []) if budget.tokens is None else _fit_hits(hits, budget, context)
     shown = [packed[one] for one in hits if one in packed]
     # A tokenizer may count joined lines higher than the sum of their counts.
     while budget.tokens is not None and packed and budget.count(render_block(context, shown)) > budget.tokens:
@@ -286,19 +271,53 @@ def pack_hits(
     return Recall(tuple(shown), tokens, _summarize_omitted({**selection.omitted, "budget": cut}), context)
 
 
-def _mark_told(
-    hits: Mapping[Candidate, Hit], told: Sequence[ToldFact], context: tuple[Section, ...]
+def _fit_hits(
+    hits: Mapping[Candidate, Hit], budget: TokenBudget, context: tuple[Section, ...]
+) -> tuple[dict[Candidate, Hit], list[Candidate]]:
+    """Return the hits that fit into the budget, and those that do not.
+
+    A hit that does not fit is shortened to its best sentences. If even those are too long, no far less relevant hit
+    takes its place, nor one that no longer holds: a model would take it for the answer.
+    """
+    packed: dict[Candidate, Hit] = {}
+    cut: list[Candidate] = []
+    titles: set[str] = set()
+    used = budget.count(render_block(context, ()))
+    for candidate in _order_for_packing(hits, budget):
+        hit = hits[candidate]
+        if hit.in_context:  # costs nothing
+            packed[candidate] = hit
+            continue
+        # A long text of a stranger must not keep out what the user said.
+        best_cut = max((one.relevance for one in cut if one.trusted or not candidate.trusted), default=0.0)
+        title = choose_heading(hit)
+        heading = 0 if title in titles else budget.count(f"\n## {title}\n")
+        blocked = candidate.relevance < MIN_SUBSTITUTE_SHARE * best_cut or (
+            hit.stale and 0 < candidate.relevance <= best_cut
+        )
+        fitting = None if blocked else budget.fit_hit(hit, used + heading)
+        if fitting is None:
+            cut.append(candidate)
+            continue
+        packed[candidate] = fitting
+        titles.add(title)
+        used += heading + budget.count(f"{fitting}\n")
+    return packed, cut
+
+
+def _mark_in_context(
+    hits: Mapping[Candidate, Hit], facts: Sequence[ContextFact], context: tuple[Section, ...]
 ) -> Mapping[Candidate, Hit]:
     """Mark the hits that the context tells: its facts, and the messages that these cite for the most part."""
     lines = {line for section in context for line in section.lines}
-    items = [one.item for one in told if one.line in lines]
+    items = [fact.item for fact in facts if fact.line in lines]
     ids, cited = {item.id for item in items}, Counter[str]()
     for cite in (cite for item in items for source in item.sources for cite in source.cites):
         cited[cite.item] += MAX_WHOLE_CHARACTERS if cite.start is None or cite.end is None else cite.end - cite.start
     if not items:
         return hits
     return {
-        candidate: replace(hit, told=True)
+        candidate: replace(hit, in_context=True)
         if hit.item.id in ids
         or (hit.item.kind == "message" and cited[hit.item.id] >= MIN_CITED_SHARE * len(hit.item.text))
         else hit
@@ -324,12 +343,12 @@ def shorten_hit(hit: Hit, span: tuple[int, int]) -> Hit:
     """Return the hit with only a part of its text. A mark stays while any place that it may mean is in that part."""
     start, end = span
     item = hit.item
-    outlived = tuple(
+    outdated = tuple(
         old
-        for old in hit.outlived
+        for old in hit.outdated
         if any(place.start() < end and place.end() > start for place in re.finditer(re.escape(old.text), item.text))
     )
-    return replace(hit, text=item.text[start:end], span=span, outlived=outlived)
+    return replace(hit, text=item.text[start:end], span=span, outdated=outdated)
 
 
 def _summarize_omitted(left: Mapping[Reason, list[Candidate]]) -> tuple[Omitted, ...]:

@@ -15,7 +15,7 @@ from engrain.client.values import load_public_names
 from engrain.core.errors import NotFound
 from engrain.core.http_routes import Route
 from engrain.core.validation import to_plain
-from engrain.memory.verbs import Verb
+from engrain.memory.http_verbs import Verb
 
 Schema = dict[str, Any]
 JSON_TYPE = "application/json"
@@ -82,7 +82,7 @@ class AnswerSchemas:
         if origin is Literal:
             return {"enum": list(inside)}
         if origin in (Union, types.UnionType):
-            return {"anyOf": [self._describe_type(one) for one in inside]}
+            return {"anyOf": [self._describe_type(member) for member in inside]}
         if origin is tuple and not (len(inside) == 2 and inside[1] is Ellipsis):
             return {"type": "array", "items": {}, "minItems": len(inside), "maxItems": len(inside)}
         if origin in (list, tuple, frozenset, set) or (isinstance(origin, type) and issubclass(origin, Sequence)):
@@ -98,8 +98,8 @@ class AnswerSchemas:
         if name not in self.components:
             self.components[name] = {}
             hints = get_type_hints(kind, localns=load_public_names())
-            names = [one.name for one in fields(kind)] if is_dataclass(kind) else list(kind._fields)  # type: ignore[attr-defined]
-            described = _describe_object({one: self._describe_type(hints[one]) for one in names})
+            names = [field.name for field in fields(kind)] if is_dataclass(kind) else list(kind._fields)  # type: ignore[attr-defined]
+            described = _describe_object({name: self._describe_type(hints[name]) for name in names})
             self.components[name] = {"title": name, **described}
         return {"$ref": f"#/components/schemas/{name}"}
 
@@ -109,5 +109,5 @@ def _describe_object(properties: Mapping[str, Schema]) -> Schema:
 
 
 def _drop_none(kind: Any) -> Any:
-    left = [one for one in get_args(kind) if one is not type(None)]
+    left = [member for member in get_args(kind) if member is not type(None)]
     return left[0] if len(left) == 1 else kind

@@ -213,11 +213,11 @@ class HttpApi:
                 arguments["request_id"] = call.request_id
             return RememberCall(call.caller.scope, arguments)
 
-        read_calls = [capture_error(read, *one) for one in calls]
-        ids = iter(remember_each([one for one in read_calls if isinstance(one, RememberCall)], self._store.services))
-        found = [next(ids) if isinstance(one, RememberCall) else one for one in read_calls]
+        read_calls = [capture_error(read, *call) for call in calls]
+        ids = iter(remember_each([call for call in read_calls if isinstance(call, RememberCall)], self._store.services))
+        found = [next(ids) if isinstance(call, RememberCall) else call for call in read_calls]
         route = calls[0][0].endpoint.route
-        return [one if isinstance(one, Exception) else encode_answer(route, one) for one in found]
+        return [answer if isinstance(answer, Exception) else encode_answer(route, answer) for answer in found]
 
     def _read_arguments(self, call: Call, query: Query, body: bytes) -> dict[str, Any]:
         """Check the values of a request, and count them against the limits of its key."""

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from engrain.core.errors import InvalidInput
-from engrain.core.formats.strict_json import build_object
+from engrain.core.validation import build_object
 from engrain.server.problems import Problem
 
 MIN_INTEGER, MAX_INTEGER = -(2**63), 2**63 - 1
@@ -39,7 +39,7 @@ def _has_nul(value: Any) -> bool:
     if isinstance(value, str):
         return "\x00" in value
     if isinstance(value, dict):
-        return any("\x00" in name or _has_nul(one) for name, one in value.items())
+        return any("\x00" in name or _has_nul(inner) for name, inner in value.items())
     return isinstance(value, list) and any(map(_has_nul, value))
 
 

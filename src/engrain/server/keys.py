@@ -18,10 +18,9 @@ from typing import Any
 
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import ConfigError, Conflict, InvalidInput, NotFound
-from engrain.core.formats.strict_json import parse_strict
 from engrain.core.http_routes import RIGHTS, Right
 from engrain.core.identity import Scope
-from engrain.core.validation import check_key, suggest_name
+from engrain.core.validation import check_key, parse_strict, suggest_name
 from engrain.ports.plain_files import read_plain
 from engrain.server.voices import VOICES, Voice
 
@@ -41,10 +40,10 @@ class KeyLimits:
     bytes_per_day: int | None = None
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            value = getattr(self, one.name)
+        for limit in fields(self):
+            value = getattr(self, limit.name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0):
-                raise InvalidInput(f"the limit {one.name} must be a number above 0, not {value!r}.")
+                raise InvalidInput(f"the limit {limit.name} must be a number above 0, not {value!r}.")
 
 
 NO_LIMITS = KeyLimits(None, None)
@@ -116,10 +115,10 @@ class KeyFile:
         prefix, _, rest = text.partition("_")
         id, _, _ = rest.partition("_")
         key = self._load().get(id)
-        given = hash_secret(text)
+        hashed = hash_secret(text)
         # Also without a key: the time tells nothing about which ids exist.
-        fits = hmac.compare_digest(given, key.sha256 if key else hash_secret(""))
-        fits_replaced = hmac.compare_digest(given, key.replaced or "" if key else "")
+        fits = hmac.compare_digest(hashed, key.sha256 if key else hash_secret(""))
+        fits_replaced = hmac.compare_digest(hashed, key.replaced or "" if key else "")
         if key is None or prefix != _PREFIX:
             return None
         return key if fits or (fits_replaced and self._is_before(key.replaced_until)) else None
@@ -131,7 +130,7 @@ class KeyFile:
         """Add a key and return its text, which is shown once and never stored."""
         text, made = _make_secret(key)
         with self._change() as keys:
-            if any(one.name == key.name for one in keys.values()):
+            if any(other.name == key.name for other in keys.values()):
                 raise Conflict(f"there is a key named {key.name!r}: rotate it, revoke it, or choose another name.")
             keys[made.id] = replace(made, created_at=self._clock().isoformat(timespec="seconds"))
         return text
@@ -190,15 +189,15 @@ def hash_secret(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def find_key_path(store: str, given: str | None = None) -> Path:
+def find_key_path(store: str, path: str | None = None) -> Path:
     """Return the file of keys of a store: the given one, or that next to the store's file."""
-    if given is not None:
-        return Path(given).expanduser().absolute()
+    if path is not None:
+        return Path(path).expanduser().absolute()
     scheme, separator, rest = store.partition("://")
-    path = rest if separator else scheme
-    if (separator and scheme not in ("sqlite", "file")) or path in ("", ":memory:"):
+    file = rest if separator else scheme
+    if (separator and scheme not in ("sqlite", "file")) or file in ("", ":memory:"):
         raise ConfigError("this store is not a file that keys could be next to: name their file with --keys PATH.")
-    found = Path(path).expanduser().absolute()
+    found = Path(file).expanduser().absolute()
     return found.with_name(found.name + FILE_SUFFIX)
 
 

@@ -18,7 +18,7 @@ from engrain.core.model.tasks import TaskStatus
 from engrain.core.model.working import MAX_GOAL, MAX_TOKENS
 from engrain.core.rules.importance import EpisodeKind
 from engrain.core.validation import MAX_BATCH, MAX_NAME, MAX_QUERY, MAX_TEXT
-from engrain.memory.verbs import Verb
+from engrain.memory.http_verbs import Verb
 from engrain.server import wire_types as wire
 from engrain.server.problems import Problem
 from engrain.tasks.admin import Verdict
@@ -174,16 +174,16 @@ def _to_value(value: Any) -> Any:
     if isinstance(value, wire.Strict):
         return value.to_value()
     if isinstance(value, list):
-        values = [_to_value(one) for one in value]
+        values = [_to_value(element) for element in value]
         return tuple(values) if value and isinstance(value[0], wire.CitationIn) else values
     return value
 
 
 def _report_errors(error: ValidationError) -> Problem:
     found = error.errors(include_url=False, include_context=False, include_input=False)
-    lines = [{"where": ".".join(map(str, one["loc"])), "what": one["msg"]} for one in found[:MAX_SHOWN_ERRORS]]
+    lines = [{"where": ".".join(map(str, entry["loc"])), "what": entry["msg"]} for entry in found[:MAX_SHOWN_ERRORS]]
     detail = "; ".join(f"{line['where'] or 'the body'}: {line['what']}" for line in lines[:3])
-    kinds = {one["type"] for one in found}
+    kinds = {entry["type"] for entry in found}
     name = next((name for kind, name in ERROR_OF_KIND.items() if kind in kinds), "InvalidInput")
     return Problem(422, f"{detail}.", name, more={"values": lines})
 
@@ -197,7 +197,7 @@ def _read_types(model: type[BaseModel]) -> dict[str, str]:
 
 def _find_type(schema: Mapping[str, Any]) -> str:
     options = schema.get("anyOf", [schema])
-    return next((one["type"] for one in options if one.get("type") not in (None, "null")), "string")
+    return next((option["type"] for option in options if option.get("type") not in (None, "null")), "string")
 
 
 def _convert_integer(text: str) -> Any:

@@ -59,9 +59,9 @@ def build_openapi(endpoints: Iterable[Endpoint]) -> Schema:
     answers = AnswerSchemas()
     paths: dict[str, Schema] = {}
     components: dict[str, Schema] = {"Problem": _PROBLEM, "Json": dict(JSON_SCHEMA)}
-    for one in endpoints:
-        operation = _describe_operation(one, answers, components)
-        paths.setdefault(one.route.path, {})[one.route.method.lower()] = operation
+    for endpoint in endpoints:
+        operation = _describe_operation(endpoint, answers, components)
+        paths.setdefault(endpoint.route.path, {})[endpoint.route.method.lower()] = operation
     document = {
         "openapi": "3.1.0",
         "info": {
@@ -83,25 +83,27 @@ def first_paragraph(function: Any) -> str:
     return " ".join((inspect.getdoc(function) or "").partition("\n\n")[0].split())
 
 
-def _describe_operation(one: Endpoint, answers: AnswerSchemas, components: dict[str, Schema]) -> Schema:
-    route = one.route
-    schema = one.model.model_json_schema(ref_template=_REF + "{model}")
+def _describe_operation(endpoint: Endpoint, answers: AnswerSchemas, components: dict[str, Schema]) -> Schema:
+    route = endpoint.route
+    schema = endpoint.model.model_json_schema(ref_template=_REF + "{model}")
     components |= schema.pop("$defs", {})
     operation: Schema = {
         "operationId": re.sub(r"\W+", "_", f"{route.method.lower()} {route.path.removeprefix('/v1/')}").strip("_"),
-        "summary": first_paragraph(one.verb.function),
+        "summary": first_paragraph(endpoint.verb.function),
         "tags": [next(title for title, routes in GROUPS.items() if route in routes)],
         "description": f"Python: `{route.verb}`. Right: `{route.right}`.",
-        "parameters": [*_describe_path(route), *_describe_headers(one)],
-        "responses": _describe_responses(one, answers),
+        "parameters": [*_describe_path(route), *_describe_headers(endpoint)],
+        "responses": _describe_responses(endpoint, answers),
     }
     if route.in_query or route.verb == "load":
         operation["parameters"] += _describe_query(schema)
     if route.verb == "load":
         binary = {"schema": {"type": "string", "format": "binary"}}
         operation["requestBody"] = {"required": True, "content": dict.fromkeys(LOAD_TYPES, binary)}
-    elif not route.in_query and one.model.model_fields:
-        required = "minProperties" in schema or any(field.is_required() for field in one.model.model_fields.values())
+    elif not route.in_query and endpoint.model.model_fields:
+        required = "minProperties" in schema or any(
+            field.is_required() for field in endpoint.model.model_fields.values()
+        )
         operation["requestBody"] = {"required": required, "content": {"application/json": {"schema": schema}}}
     return operation
 
@@ -120,7 +122,7 @@ def _describe_query(schema: Schema) -> list[Schema]:
 
 def _drop_null(schema: Schema) -> Schema:
     """A query has no null: a parameter is left out instead."""
-    options = [one for one in schema.get("anyOf", ()) if one.get("type") != "null"]
+    options = [option for option in schema.get("anyOf", ()) if option.get("type") != "null"]
     found = {**schema, **options[0]} if len(options) == 1 else dict(schema)
     if len(options) == 1:
         found.pop("anyOf")
@@ -129,12 +131,12 @@ def _drop_null(schema: Schema) -> Schema:
     return found
 
 
-def _describe_headers(one: Endpoint) -> list[Schema]:
+def _describe_headers(endpoint: Endpoint) -> list[Schema]:
     names = {VIEW_HEADER: "The view: its default session and working memory."}
     names |= {header: f"The {part}, if the key may choose it." for part, header in SCOPE_HEADERS.items()}
-    if one.route.verb in ("recall", "prompt", "get", "explain"):
+    if endpoint.route.verb in ("recall", "prompt", "get", "explain"):
         names[READS_HEADER] = "Scopes that are searched as well, if the key may read them: agent=team&tenant=acme, none"
-    if one.verb.takes_request_id:
+    if endpoint.verb.takes_request_id:
         names[IDEMPOTENCY_HEADER] = "Repeating a request with the same key returns the first answer."
     return [
         {"name": name, "in": "header", "required": False, "description": text, "schema": _choose_header(name)}
@@ -148,19 +150,19 @@ def _choose_header(name: str) -> Schema:
     return _PLAIN_HEADER if name == IDEMPOTENCY_HEADER else _ENCODED_HEADER
 
 
-def _describe_responses(one: Endpoint, answers: AnswerSchemas) -> Schema:
+def _describe_responses(endpoint: Endpoint, answers: AnswerSchemas) -> Schema:
     return {
-        **_describe_success(one, answers),
+        **_describe_success(endpoint, answers),
         **{str(status): _describe_problem(status) for status in _COMMON_STATUSES},
     }
 
 
-def _describe_success(one: Endpoint, answers: AnswerSchemas) -> Schema:
-    if one.route.verb == "server.events":
+def _describe_success(endpoint: Endpoint, answers: AnswerSchemas) -> Schema:
+    if endpoint.route.verb == "server.events":
         return {"200": {"description": "A stream of changes.", "content": {"text/event-stream": {}}}}
-    if one.route.verb == "export":
+    if endpoint.route.verb == "export":
         return {"200": {"description": "The file.", "content": {kind: {} for kind in EXPORT_TYPES.values()}}}
-    schema = answers.describe(one.verb)
+    schema = answers.describe(endpoint.verb)
     if schema is None:
         return {"204": {"description": "Done."}}
     return {"200": {"description": "Done.", "content": {"application/json": {"schema": schema}}}}
@@ -180,7 +182,7 @@ def _refer_to_json(value: Any) -> Any:
     """Replace the marker of plain JSON by a reference to its component."""
     if isinstance(value, dict):
         if JSON_MARKER in value:
-            rest = {name: one for name, one in value.items() if name not in (JSON_MARKER, "title")}
+            rest = {name: element for name, element in value.items() if name not in (JSON_MARKER, "title")}
             return {**rest, "$ref": _REF + "Json"}
-        return {name: _refer_to_json(one) for name, one in value.items()}
-    return [_refer_to_json(one) for one in value] if isinstance(value, list) else value
+        return {name: _refer_to_json(element) for name, element in value.items()}
+    return [_refer_to_json(element) for element in value] if isinstance(value, list) else value

@@ -66,12 +66,12 @@ class Problem(Exception):
 
 def to_problem(error: BaseException) -> Problem:
     """Turn an error of engrain into its problem. A store that is busy says when to try again."""
-    kind = next(one for one in type(error).__mro__ if one in STATUS_OF_ERROR)
+    kind = next(ancestor for ancestor in type(error).__mro__ if ancestor in STATUS_OF_ERROR)
     status = STATUS_OF_ERROR[kind]
     headers = {"Retry-After": str(RETRY_SECONDS)} if status == 503 else {}
     more: dict[str, Any] = {}
     if isinstance(error, errors.BadFile):
-        more["lines"] = [one._asdict() for one in error.lines[:100]]
+        more["lines"] = [line._asdict() for line in error.lines[:100]]
     if isinstance(error, errors.StepAmbiguous):
         more |= {"task": error.task, "step": error.step, "occurrence": error.occurrence, "key": error.key}
     return Problem(status, str(error), type(error).__name__, headers, more)

@@ -154,7 +154,7 @@ def ask(place: Place, method: str = "GET") -> Mapping[str, Any] | None:
         answer = connection.getresponse()
         found = json.loads(answer.read())
         return found if answer.status == 200 and isinstance(found, dict) else None
-    except (OSError, ValueError, http.client.HTTPException):
+    except (OSError, ValueError, RecursionError, http.client.HTTPException):
         return None
     finally:
         connection.close()

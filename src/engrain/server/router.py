@@ -37,7 +37,9 @@ class Router:
     def __init__(self, endpoints: Iterable[Endpoint]) -> None:
         self._endpoints = tuple(endpoints)
         self._fixed: dict[tuple[str, str], Endpoint] = {
-            (one.route.method, one.route.path): one for one in self._endpoints if not one.route.path_names
+            (endpoint.route.method, endpoint.route.path): endpoint
+            for endpoint in self._endpoints
+            if not endpoint.route.path_names
         }
 
     def find(self, method: str, path: str) -> tuple[Endpoint, dict[str, str]]:
@@ -45,8 +47,8 @@ class Router:
         fixed = self._fixed.get((method, path))
         if fixed is not None:
             return fixed, {}
-        matches = ((one, one.route.pattern.fullmatch(path)) for one in self._endpoints)
-        found = {one.route.method: (one, match.groups()) for one, match in matches if match}
+        matches = ((endpoint, endpoint.route.pattern.fullmatch(path)) for endpoint in self._endpoints)
+        found = {endpoint.route.method: (endpoint, match.groups()) for endpoint, match in matches if match}
         if not found:
             raise Problem(404, "there is nothing at this path. GET /openapi.json lists every path.")
         if method not in found:

@@ -192,8 +192,8 @@ def _take_lock(path: Path) -> int:
         except BlockingIOError as exc:
             os.close(lock)
             raise Conflict(f"another server listens on {path}.") from exc
-        held = os.fstat(lock)
-        if _identify(lock_path(path)) == (held.st_dev, held.st_ino):
+        locked = os.fstat(lock)
+        if _identify(lock_path(path)) == (locked.st_dev, locked.st_ino):
             os.truncate(lock, 0)
             os.write(lock, str(os.getpid()).encode())
             return lock

@@ -13,9 +13,9 @@ from engrain.core.errors import Conflict
 from engrain.core.http_routes import Right
 from engrain.core.identity import Scope
 from engrain.core.model.results import MemoryInfo
+from engrain.memory.http_verbs import Verb
 from engrain.memory.memory import Memory
 from engrain.memory.store import Store
-from engrain.memory.verbs import Verb
 from engrain.server.keys import SCOPE_PARTS
 from engrain.server.voices import Voice
 from engrain.transfer.export import ExportResult
@@ -90,7 +90,7 @@ class ServerVerbs:
         """List the memories that this key may use."""
         may_name = self._target.caller.may_name
         found = self._target.store.memories()
-        return [one for one in found if may_name(Scope(one.tenant, one.agent, one.user))]
+        return [info for info in found if may_name(Scope(info.tenant, info.agent, info.user))]
 
     def current_session(self) -> str | None:
         """Return the id of the view's default session; null before it begins."""
@@ -111,11 +111,11 @@ class ServedVerb(Verb):
 
     def call(self, target: Target, arguments: Mapping[str, Any]) -> Any:
         """Call the verb. The session of a conversation is in the arguments under its name."""
-        given = dict(arguments)
-        owner = self._find_owner(target, given)
-        given |= self._read_scope(target.caller.scope)
+        values = dict(arguments)
+        owner = self._find_owner(target, values)
+        values |= self._read_scope(target.caller.scope)
         found = getattr(owner, self.name)
-        return found if self.is_property else found(**given)
+        return found if self.is_property else found(**values)
 
     def _read_scope(self, scope: Scope) -> dict[str, Any]:
         """Return the arguments that the scope gives. Without a user, a verb about one would answer for all users."""

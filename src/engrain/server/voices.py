@@ -21,8 +21,8 @@ def bound_voice(voice: Voice, verb: str, arguments: dict[str, Any]) -> dict[str,
     """Make the agent the source of what would be the user's word. Problem 403 for a message of the user."""
     if voice == "user":
         return arguments
-    roles = {arguments.get("role"), *(one.get("role") for one in arguments.get("messages", ()))}
-    if roles & set(_ROLES_OF_OTHERS) or verb == "conversation.load" or arguments.get("trusted"):
+    roles = [arguments.get("role"), *(one.get("role") for one in arguments.get("messages", ()))]
+    if any(role in _ROLES_OF_OTHERS for role in roles) or verb == "conversation.load" or arguments.get("trusted"):
         raise refuse_voice()
     bounded = dict(arguments)
     if verb in _TAKE_SOURCE:

@@ -150,8 +150,8 @@ def _refuse_huge_numbers(value: Any) -> Any:
     """A column holds 64 bits; the parser refuses whole numbers of more, and this refuses others."""
     if isinstance(value, float) and not MIN_INTEGER <= value <= MAX_INTEGER:
         raise ValueError(f"{value} is too large for a filter")
-    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _refuse_huge_numbers(one)
+    for element in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _refuse_huge_numbers(element)
     return value
 
 
@@ -292,7 +292,11 @@ class ApiMessageIn(Strict):
     def _drop_empty(cls, values: Any) -> Any:
         if not isinstance(values, dict) or ("content" not in values and "tool_calls" not in values):
             raise ValueError("a message has text, or content as in the APIs of models")
-        return {name: one for name, one in values.items() if name in cls.model_fields or one not in (None, [], {}, "")}
+        return {
+            name: element
+            for name, element in values.items()
+            if name in cls.model_fields or element not in (None, [], {}, "")
+        }
 
 
 class BufferItemIn(Strict):

@@ -36,9 +36,8 @@ from engrain.tasks.execution import MAX_CRASHES, TaskExecution, TaskOptions, cou
 from engrain.tasks.flow import Flow, StoreCall, UserCall
 from engrain.tasks.journal import WAIT_KINDS
 from engrain.tasks.lease import create_worker_name, is_worker_dead
-from engrain.tasks.outcomes import expire_tasks, record_procedure_failure
+from engrain.tasks.outcomes import decode, decode_envelope, encode, expire_tasks, record_procedure_failure
 from engrain.tasks.run import Run, check_callable, run_flow
-from engrain.tasks.serialization import decode, decode_envelope, encode
 from engrain.tasks.working_state import WorkingStateBinding
 from engrain.tiers.scoped_working import ScopedWorkingMemory
 
@@ -331,11 +330,11 @@ class Tasks:
         """Call work(run) for each task whose worker died or whose wait is over. Return how each stands afterwards."""
         check_callable(work)
 
-        def run_one(task: str) -> None:
+        def run_task(task: str) -> None:
             with Run(self.execution(TaskOptions(task, "", version, accepts, lease))) as run:
                 work(run)
 
-        return run_flow(self.recover_flow((version, *accepts), limit, run_one))
+        return run_flow(self.recover_flow((version, *accepts), limit, run_task))
 
     def _find_recoverable(self, accepts: Sequence[str], limit: int) -> builtins.list[TaskRecord]:
         """Find tasks whose worker died and tasks whose wait is over, oldest first."""

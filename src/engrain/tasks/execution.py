@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -25,8 +24,7 @@ from engrain.tasks import steps
 from engrain.tasks.flow import Flow, StoreCall
 from engrain.tasks.journal import WAIT_KINDS, StepJournal, StepRequest, StepSlot
 from engrain.tasks.lease import LeaseHolder, create_worker_name
-from engrain.tasks.outcomes import choose_task_end, expire_tasks
-from engrain.tasks.serialization import encode
+from engrain.tasks.outcomes import choose_task_end, encode, expire_tasks
 from engrain.tasks.working_state import TaskState, WorkingStateBinding
 from engrain.tiers.procedural import ProceduralMemory
 
@@ -236,8 +234,8 @@ class TaskExecution:
     def _cite_steps(self) -> list[Citation]:
         """Cite the items that the steps wrote, least trusted first: the outcome is trusted no further than they are."""
         steps = require_journal(self._services).steps(self._scope, self.task)
-        done = (step.result for step in steps if step.kind == "memory" and step.status == "done")
-        ids = dict.fromkeys(id for result in done for id in json.loads(result or "[]") if id not in (None, *self.cites))
+        done = [step for step in steps if step.kind == "memory" and step.status == "done"]
+        ids = dict.fromkeys(id for step in done for id in step.list_written() if id and id not in self.cites)
         items = self._services.items.get_many(self._scope, list(ids))
         if len(items) < len(ids):
             raise errors.NotFound("an item that one of its steps wrote was forgotten.")
@@ -269,6 +267,8 @@ class TaskExecution:
         notes = [check_note(parse_note(text)) for text in texts]  # type: ignore[attr-defined]
         request = StepRequest("memory", name, key, tuple(_describe_note(note) for note in notes))
         ids = yield from self._run_in_slot(request, steps.run_memory_step, self._services, notes)
+        if len(ids) != len(notes):
+            raise errors.StoreCorrupt(f"step {name!r} wrote {len(notes)} items, and {len(ids)} are recorded.")
         return ids if many else ids[0]
 
     def sleep(self, name: str, until: datetime | timedelta, key: str | None, block: bool) -> Flow[None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import os
 import threading
@@ -21,8 +20,14 @@ from engrain.ports import Services
 from engrain.ports.items import ItemStore
 from engrain.tasks.flow import ENCLOSING_JOURNALS, current_task_or_thread
 from engrain.tasks.lease import LeaseHolder
-from engrain.tasks.outcomes import describe_error, encode_error, failure_number, rebuild_error
-from engrain.tasks.serialization import decode, fingerprint_arguments
+from engrain.tasks.outcomes import (
+    decode,
+    describe_error,
+    encode_error,
+    failure_number,
+    fingerprint_arguments,
+    rebuild_error,
+)
 from engrain.tasks.working_state import TaskState
 
 T = TypeVar("T")
@@ -187,8 +192,7 @@ class StepJournal:
             raise rebuild_error(slot.record)
         if slot.record is None or slot.record.status != "done":
             return None
-        # The store itself writes the result of a memory step: the ids, with no envelope.
-        return json.loads(slot.record.result or "[]") if slot.kind == "memory" else decode(slot.record.result)
+        return slot.record.list_written() if slot.kind == "memory" else decode(slot.record.result)
 
     # Failures that the program catches
 

@@ -1,18 +1,82 @@
-"""Decide how a task stands after an error, and keep errors so that a replay raises them again."""
+"""Encode results and errors of steps for the journal, and decide how a task stands after an error."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial, reduce
 from typing import Any
 
 from engrain.core import errors
+from engrain.core.errors import StoreCorrupt
 from engrain.core.model.procedures import Trial
 from engrain.core.model.tasks import StepRecord, TaskEnd, TaskRecord
+from engrain.core.validation import check_json, encode_json
 from engrain.ports import Services
-from engrain.tasks.serialization import decode_envelope, encode
+
+ENVELOPE_VERSION = 1
+_DECODER = json.JSONDecoder()
+_SORTING = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False, sort_keys=True)
+_DUMPS = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_HEAD = f'{{"v":{ENVELOPE_VERSION},"value":'
+_COUNTS = ("handled_failures", "crashes")  # extras of a task's state
+_CONSTANTS: dict[object, str] = {None: "null", True: "true", False: "false"}
+_CONSTANT_TYPES = (bool, type(None))
+# JSON returns values of these types unchanged.
+_EXACT_TYPES = (str, int, float, bool, type(None))
+
+
+def encode(value: object, what: object) -> str:
+    """Encode the value in its envelope. An error about a value that is not plain JSON names it as `what`."""
+    return f"{_HEAD}{encode_plain(value, what)}}}"
+
+
+def encode_plain(value: object, what: object) -> str:
+    return _CONSTANTS[value] if type(value) in _CONSTANT_TYPES else encode_json(value, what)
+
+
+def encode_with_extras(value: str, extras: Mapping[str, Any]) -> str:
+    """Put a JSON text into its envelope, with extras beside it that only `decode_envelope` returns."""
+    return f"{_HEAD}{value}{''.join(f',{json.dumps(name)}:{_DUMPS(extra)}' for name, extra in extras.items())}}}"
+
+
+def decode(text: str | None) -> Any:
+    return None if text is None else decode_envelope(text)["value"]
+
+
+def decode_envelope(text: str | None) -> Mapping[str, Any]:
+    if text is None:
+        return {}
+    try:
+        found = _DECODER.decode(text)
+        version, _ = found["v"], found["value"]
+        if any(type(found.get(name, 0)) is not int for name in _COUNTS) or type(found.get("procedure", "")) is not str:
+            raise ValueError("an extra of another type")
+    except (ValueError, KeyError, TypeError, RecursionError) as exc:
+        raise StoreCorrupt(f"a recorded result cannot be read: {text[:80]!r}.") from exc
+    if version != ENVELOPE_VERSION:
+        known = f"this engrain knows {ENVELOPE_VERSION}"
+        raise StoreCorrupt(f"a recorded result has envelope {version}; {known}. Upgrade engrain.")
+    return found  # type: ignore[no-any-return]
+
+
+def convert_as_replayed(value: Any, text: str) -> Any:
+    """Return the value as a replay of its encoded text returns it."""
+    return value if type(value) in _EXACT_TYPES else decode(text)
+
+
+def fingerprint_arguments(args: tuple[object, ...], what: str) -> str:
+    """Equal for equal arguments, whatever the order of their keys; "" for none."""
+    if not args:
+        return ""
+    for number, value in enumerate(args):
+        check_json(value, f"argument {number} of {what}", "bind it with functools.partial or a lambda")
+    return hashlib.blake2b(_SORTING.encode(args).encode(), digest_size=16).hexdigest()
+
 
 _MAX_ERROR_CHARACTERS = 2_000
 _log = logging.getLogger("engrain")
@@ -55,7 +119,7 @@ def encode_error(error: Exception, number: int) -> str:
 
 def failure_number(record: StepRecord) -> int:
     """Return the number of a recorded failure; 0 for one that ran in parallel with other steps."""
-    return int(_decode_error(record).get("number", 0))
+    return int(_decode_error(record)["number"])
 
 
 def rebuild_error(record: StepRecord) -> Exception:
@@ -76,12 +140,17 @@ def rebuild_error(record: StepRecord) -> Exception:
 
 
 def _decode_error(record: StepRecord) -> dict[str, Any]:
+    """Return what `encode_error` wrote. A result that was not written by it counts as an unknown error."""
+    unknown = {"number": 0, "class": ["", ""], "args": [], "more": {}}
     if record.status != "failed" or record.result is None:
-        return {}
+        return unknown
     try:
-        return dict(decode_envelope(record.result)["value"])
+        found = unknown | decode_envelope(record.result)["value"]
+        module, name = found["class"]
     except (errors.StoreCorrupt, TypeError, ValueError):
-        return {}
+        return unknown
+    types = [type(value) for value in (found["number"], module, name, found["args"], found["more"])]
+    return found if types == [int, str, str, list, dict] else unknown
 
 
 def _is_plain(value: object) -> bool:

@@ -20,8 +20,7 @@ from engrain.ingest import write
 from engrain.ports import Services
 from engrain.tasks.flow import Flow, Sleep, StoreCall, UserCall
 from engrain.tasks.journal import SETTLED_STATUSES, StepJournal, StepSlot, build_step_end, write_reliably
-from engrain.tasks.outcomes import describe_error
-from engrain.tasks.serialization import convert_as_replayed, decode, encode
+from engrain.tasks.outcomes import convert_as_replayed, decode, describe_error, encode
 
 MAX_RETRIES = 1_000
 _MAX_SECONDS = 86_400

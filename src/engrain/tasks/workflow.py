@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from engrain.core.errors import InputChanged, InvalidInput
 from engrain.tasks.flow import Flow
+from engrain.tasks.outcomes import decode, encode
 from engrain.tasks.run import AsyncRun, Run, run_flow, run_flow_async
-from engrain.tasks.serialization import decode, encode
 from engrain.tasks.steps import OnAmbiguous, Retry, StepWork, parse_retry
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from engrain.core.model.items import FORGOTTEN, Item
 from engrain.core.model.messages import Message, item_to_message, match_results, message_to_note
 from engrain.core.model.plans import Applied, make_request
 from engrain.core.model.recall import RecallRequest
-from engrain.core.model.tier_limits import CONVERSATION_LIMITS, WindowLimits
+from engrain.core.model.retention import CONVERSATION_LIMITS, WindowLimits
 from engrain.core.validation import MAX_BATCH, MAX_QUERY, check_count, check_key, check_text
 from engrain.ingest import summaries, write
 from engrain.ingest.message_results import RecordResult
@@ -89,7 +89,7 @@ class ConversationMemory:
     def add_many(
         self, messages: Iterable[Any], *, expect: int | None = None, request_id: str | None = None
     ) -> list[str]:
-        """Keep several messages together, all or none: Messages, or dicts of the Anthropic and OpenAI APIs."""
+        """Keep several messages, all or none: Messages, or dicts and objects of the Anthropic and OpenAI APIs."""
         return self.append(messages, RecordOptions(request_id, expect))
 
     def append(self, messages: Iterable[Any], options: RecordOptions) -> list[str]:
@@ -122,8 +122,8 @@ class ConversationMemory:
         """Return the window in the form of an API. For Anthropic, `system_for_llm` has the system messages."""
         if format not in ("anthropic", "openai"):
             raise InvalidInput(f'unknown format {format!r}. Known: "anthropic", "openai".')
-        said = self.window().chat_messages
-        return to_anthropic(said) if format == "anthropic" else to_openai(said)
+        messages = self.window().chat_messages
+        return to_anthropic(messages) if format == "anthropic" else to_openai(messages)
 
     def system_for_llm(self) -> str:
         """Return the system messages of the window as one text; "" if there are none."""

@@ -27,6 +27,7 @@ from engrain.core.model.procedures import (
     check_steps,
     item_to_procedure,
     number_versions,
+    read_version,
     write_procedure,
 )
 from engrain.core.model.recall import RecallRequest
@@ -168,4 +169,4 @@ class ProceduralMemory:
 
 
 def _list_numbers(items: Sequence[Item]) -> list[int]:
-    return number_versions(item.metadata[RESERVED_KEY].get("version") for item in items)
+    return number_versions(read_version(item)[2] for item in items)

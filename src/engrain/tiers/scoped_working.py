@@ -15,7 +15,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.erasure import find_owner
 from engrain.core.model.messages import ChatMessage, ChatRequest
 from engrain.core.model.plans import Applied, Outcome, make_request
-from engrain.core.model.recall_block import escape_text
+from engrain.core.model.recall import escape_text
 from engrain.core.validation import check_text
 from engrain.ingest.write import redact_json
 from engrain.ports import Model, Services
@@ -132,7 +132,7 @@ class ScopedWorkingMemory(WorkingMemory):
             if saved is None:
                 return False
             self.load(json.loads(saved))
-        except (StoreError, InvalidInput, ValueError) as exc:
+        except (StoreError, InvalidInput, ValueError, RecursionError) as exc:
             raise_interrupt(exc)
             _log.warning("the session begins with an empty working memory: %s", exc)
             return False

@@ -24,10 +24,10 @@ from engrain.core.model.items import (
     check_note,
     parse_note,
 )
-from engrain.core.model.lifecycle_settings import remaining_importance
 from engrain.core.model.plans import Applied, Change, Correct, Forget, Outcome, Plan, Request, make_request
 from engrain.core.model.queries import ListQuery
 from engrain.core.model.results import Explanation, ForgetResult, Progress, count_progress
+from engrain.core.model.retention import remaining_importance
 from engrain.core.validation import (
     MAX_BATCH,
     check_count,
@@ -39,7 +39,7 @@ from engrain.core.validation import (
 )
 from engrain.ingest import write
 from engrain.ingest.facts import unmark_earlier
-from engrain.maintenance.vector_sync import push_changes
+from engrain.maintenance.background import push_changes
 from engrain.ports import Services
 from engrain.ports.items import iterate_items
 
@@ -207,7 +207,7 @@ class SemanticMemory:
         cited = items.get_many(self._scope, [link.cite.item for link in links if link.item == item.id])
         citing = items.get_many(self._scope, [link.item for link in links if link.cite.item == item.id])
         versions = items.history(self._scope, item.slot) if item.slot else items.corrected(self._scope, item.id)
-        changed = [id for id in _list_changed(item) if id not in {one.id for one in versions}]
+        changed = [id for id in _list_changed(item) if id not in {version.id for version in versions}]
         versions += items.get_many(self._scope, changed) if changed else []
         half_life = self._services.policies.half_life_days
         remaining = remaining_importance(item, self._services.clock(), half_life) if half_life else None

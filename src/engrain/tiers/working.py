@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from engrain.core.errors import InvalidInput, UnknownKey, raise_interrupt
-from engrain.core.model.tier_limits import WORKING_LIMITS
+from engrain.core.model.retention import WORKING_LIMITS
 from engrain.core.model.working import (
     MAX_GOAL,
     MAX_TOKENS,

@@ -23,7 +23,7 @@ from engrain.ingest.facts import Utterance, build_note
 from engrain.ports import Services
 from engrain.ports.storage import iterate_rows
 from engrain.privacy.tombstones import TombstoneFilter
-from engrain.transfer.export import require_movable
+from engrain.transfer.export import number_lines, require_movable, verify_export
 from engrain.transfer.load_export import limit_row_trust, load_rows, preview
 from engrain.transfer.readers import (
     LoadFormat,
@@ -35,7 +35,6 @@ from engrain.transfer.readers import (
     read_store_values,
     read_text_file,
 )
-from engrain.transfer.verify import number_lines, verify_export
 
 NOTES_PER_PROGRESS = 2_048
 LINE_FORMATS = ("notes", "text", "csv")

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from engrain.core.errors import BadFile, BadLine, Conflict, OnHold, TooLarge
-from engrain.core.formats.consistency import collect_edges, find_cycles, unique_keys
-from engrain.core.formats.export_rows import row_to_line
+from engrain.core.formats.export_rows import collect_edges, find_cycles, row_to_line, unique_keys
 from engrain.core.identity import Scope
 from engrain.core.model import rows as moving
 from engrain.core.model.erasure import hash_item
@@ -25,8 +24,7 @@ from engrain.ports import Services
 from engrain.ports.search import Embedder
 from engrain.ports.storage import Movable, iterate_rows
 from engrain.privacy.tombstones import TombstoneFilter
-from engrain.transfer.export import require_movable
-from engrain.transfer.verify import number_lines
+from engrain.transfer.export import number_lines, require_movable
 
 TASK_KINDS: tuple[RowKind, ...] = ("task", "step", "event")
 MAX_ATTEMPTS = 3
@@ -172,7 +170,7 @@ class _Decider:
             if here is not None and _has_same_content(here, row):
                 self._result.there += 1
                 self._close_version(here, row)
-        held = {key: id for id, row in self._items.items() for key in unique_keys(row.values)}
+        owners = {key: id for id, row in self._items.items() for key in unique_keys(row.values)}
         for row in items:
             id = row.key[0]
             here = self._items.get(id)
@@ -183,8 +181,8 @@ class _Decider:
             elif here is not None:
                 self._conflict(row, f"an item {id!r} with another content is here already.")
             else:
-                self._choose_item(row, {key: held[key] for key in unique_keys(row.values) if key in held})
-                held |= {key: id for key in unique_keys(row.values) if id in self._fresh}
+                self._choose_item(row, {key: owners[key] for key in unique_keys(row.values) if key in owners})
+                owners |= {key: id for key in unique_keys(row.values) if id in self._fresh}
 
     def _close_version(self, here: Row, row: Row) -> None:
         """Close a stored item that the file has as replaced or corrected, unless the file is less trusted."""

@@ -60,10 +60,10 @@ def _read_rows(services: Services, scope: Scope, done: Callable[[int], None]) ->
 
 
 def _render_opening(whose: str, now: datetime, rows: dict[str, list[Row]]) -> list[str]:
-    said = sum(row.values["session"] is not None for row in rows["item"])
+    messages = sum(row.values["session"] is not None for row in rows["item"])
     counts = (
-        (len(rows["item"]) - said, "piece of knowledge", "pieces of knowledge"),
-        (said, "message", None),
+        (len(rows["item"]) - messages, "piece of knowledge", "pieces of knowledge"),
+        (messages, "message", None),
         (len(rows["session"]), "conversation", None),
         (len(rows["task"]), "task", None),
         (len(rows["record"]), "record of another program", "records of other programs"),
@@ -112,10 +112,10 @@ class _PageWriter:
             yield [f"## {title}", "", *lines]
 
     def _sessions(self) -> Iterator[list[str]]:
-        said: dict[str, list[Values]] = {}
+        messages: dict[str, list[Values]] = {}
         for item in self._items.values():
             if item["session"] is not None:
-                said.setdefault(item["session"], []).append(item)
+                messages.setdefault(item["session"], []).append(item)
         sums = {row.key[1]: row.values["text"] for row in self._rows["summary"] if row.values["text"]}
         for row in sorted(self._rows["session"], key=lambda row: row.values["rank"]):
             session = row.key[1]
@@ -123,7 +123,7 @@ class _PageWriter:
             if session in sums:
                 lines += ["In short:", "", *_quote(sums[session]), ""]
             for message in sorted(
-                said.get(session, ()), key=lambda message: (message["place"], message["recorded_at"])
+                messages.get(session, ()), key=lambda message: (message["place"], message["recorded_at"])
             ):
                 lines += self._message(message)
             yield lines

@@ -23,13 +23,12 @@ from engrain.core.errors import BadLine, BadText, Conflict, EngrainError, Invali
 from engrain.core.formats.export_rows import is_row
 from engrain.core.formats.importers import ExportOrigin, detect_origin, list_entries, list_owners, read_notes
 from engrain.core.formats.manifests import is_manifest
-from engrain.core.formats.strict_json import build_object, parse_strict
 from engrain.core.formats.text_notes import read_csv_notes, read_text_notes
 from engrain.core.identity import Scope
 from engrain.core.model.items import Note, Source, check_note, limit_kind, parse_note
-from engrain.core.validation import MAX_METADATA, MAX_TEXT
-from engrain.transfer.langgraph_store import SQLITE_MAGIC, read_langgraph_notes
-from engrain.transfer.verify import BOM, MAX_LINE_BYTES, parse_line, read_lines
+from engrain.core.validation import MAX_METADATA, MAX_TEXT, build_object, parse_strict
+from engrain.transfer.export import BOM, MAX_LINE_BYTES, parse_line, read_lines
+from engrain.transfer.foreign_databases import SQLITE_MAGIC, read_langgraph_notes
 
 MAX_DOCUMENT_BYTES = 1 << 29
 MAX_DOCUMENT_VALUES = 30_000_000  # of some 60 bytes each in memory; a chat has one in 30 bytes of its file
@@ -182,10 +181,10 @@ class _NoteCollector:
     def add(self, number: int, parse: Callable[[], object], hint: str = "") -> None:
         try:
             value = parse()
+            note = _build_note(value, self._source, self._trusted)  # first: it refuses what is nested too deeply
             raw = orjson.dumps([value, self._source], option=orjson.OPT_SORT_KEYS)
             digest = hashlib.blake2b(raw, digest_size=16).hexdigest()
             self._seen[digest] += 1
-            note = _build_note(value, self._source, self._trusted)
             self.found.notes.append(replace(note, request_id=f"import-{digest}-{self._seen[digest]}"))
             self.found.lines.append(number)
         except EngrainError as exc:

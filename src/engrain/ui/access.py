@@ -49,7 +49,7 @@ class Access:
     def is_signed_in(self, connection: HTTPConnection) -> bool:
         return _is_equal(connection.cookies.get(self.cookie), self.session)
 
-    def is_own_form(self, headers: Headers, given: str | None) -> bool:
+    def is_own_form(self, headers: Headers, token: str | None) -> bool:
         """Tell if a POST comes from a page of ours.
 
         With `no-referrer` a browser sends the origin of a form as "null": the token decides then.
@@ -57,7 +57,7 @@ class Access:
         origin = headers.get("origin", "null")
         own_origin = origin == "null" or origin.partition("://")[2] in self.hosts
         own_site = headers.get("sec-fetch-site", "same-origin") in ("same-origin", "none")
-        return own_origin and own_site and _is_equal(given or headers.get("x-csrf-token"), self.csrf)
+        return own_origin and own_site and _is_equal(token or headers.get("x-csrf-token"), self.csrf)
 
 
 class AccessMiddleware:
@@ -105,5 +105,5 @@ class AccessMiddleware:
         return answer
 
 
-def _is_equal(given: str | None, right: str) -> bool:
-    return given is not None and hmac.compare_digest(given.encode(), right.encode())
+def _is_equal(value: str | None, right: str) -> bool:
+    return value is not None and hmac.compare_digest(value.encode(), right.encode())

@@ -21,17 +21,19 @@ def write_owner(scope: Scope) -> str:
 
 def read_owner(text: str) -> Scope:
     """Return the scope. InvalidInput if `write_owner` never wrote this text."""
-    given: dict[str, str] = {}
+    values: dict[str, str] = {}
     for pair in [] if text == NO_OWNER else text.split(","):
         part, _, name = pair.partition("=")
-        given[part] = _unescape(name)
-    if not set(given) <= set(_PARTS) or write_owner(scope := Scope(**given)) != text:
+        values[part] = _unescape(name)
+    if not set(values) <= set(_PARTS) or write_owner(scope := Scope(**values)) != text:
         raise InvalidInput(f"{text!r} names no memory.")
     return scope
 
 
 def _escape(name: str) -> str:
-    return "".join(one if _PLAIN.fullmatch(one) else "".join(f"~{byte:02x}" for byte in one.encode()) for one in name)
+    return "".join(
+        part if _PLAIN.fullmatch(part) else "".join(f"~{byte:02x}" for byte in part.encode()) for part in name
+    )
 
 
 def _unescape(text: str) -> str:

@@ -29,7 +29,7 @@ def get_environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(
-        shown=show_text, plain=show_plain, moment=format_moment, day=format_day, clock=format_clock, ago=format_ago,
+        shown=show_text, plain=show_plain, moment=format_time, day=format_day, clock=format_clock, ago=format_ago,
         number=format_number, seconds=format_seconds, size=format_size, as_json=format_json, counts=describe_counts,
         commands=split_commands, iso=format_iso, local=format_local_input,
     )  # fmt: skip
@@ -41,44 +41,44 @@ def render(template: str, values: Mapping[str, Any]) -> str:
     return get_environment().get_template(template).render(values)
 
 
-def to_local(moment: datetime) -> datetime:
+def to_local(time: datetime) -> datetime:
     """The person sits at the machine that serves the page: its time zone is theirs."""
-    return moment.astimezone()
+    return time.astimezone()
 
 
-def format_moment(moment: datetime) -> Markup:
-    return _time(moment, f"{to_local(moment):%Y-%m-%d %H:%M}")
+def format_time(time: datetime) -> Markup:
+    return _time(time, f"{to_local(time):%Y-%m-%d %H:%M}")
 
 
-def format_day(moment: datetime) -> Markup:
-    return _time(moment, f"{to_local(moment):%Y-%m-%d}")
+def format_day(time: datetime) -> Markup:
+    return _time(time, f"{to_local(time):%Y-%m-%d}")
 
 
-def format_clock(moment: datetime) -> Markup:
-    return _time(moment, f"{to_local(moment):%H:%M}")
+def format_clock(time: datetime) -> Markup:
+    return _time(time, f"{to_local(time):%H:%M}")
 
 
-def format_ago(moment: datetime) -> Markup:
+def format_ago(time: datetime) -> Markup:
     """Write how long ago it was: "3 h ago"; a date if it is more than a month."""
-    seconds = (datetime.now(UTC) - moment).total_seconds()
+    seconds = (datetime.now(UTC) - time).total_seconds()
     if seconds < 0 or seconds > 30 * _DAY:
-        return format_day(moment)
+        return format_day(time)
     if seconds < _MINUTE:
-        return _time(moment, "just now")
+        return _time(time, "just now")
     for size, unit in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
         if seconds >= size:
-            return _time(moment, f"{int(seconds // size)} {unit} ago")
+            return _time(time, f"{int(seconds // size)} {unit} ago")
     raise AssertionError(seconds)
 
 
-def format_iso(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+def format_iso(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def format_local_input(moment: datetime) -> str:
+def format_local_input(time: datetime) -> str:
     """The value of an input of the type datetime-local."""
-    seconds = ":%S" if moment.second else ""
-    return f"{to_local(moment):%Y-%m-%dT%H:%M{seconds}}"
+    seconds = ":%S" if time.second else ""
+    return f"{to_local(time):%Y-%m-%dT%H:%M{seconds}}"
 
 
 def format_number(value: float) -> str:
@@ -106,6 +106,6 @@ def format_json(value: Any) -> str:
     return json.dumps(to_plain(value), indent=2, ensure_ascii=False)
 
 
-def _time(moment: datetime, text: str) -> Markup:
-    whole = f"{to_local(moment):%A, %d %B %Y, %H:%M:%S %Z}"
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(format_iso(moment), whole, text)
+def _time(time: datetime, text: str) -> Markup:
+    whole = f"{to_local(time):%A, %d %B %Y, %H:%M:%S %Z}"
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(format_iso(time), whole, text)

@@ -75,12 +75,12 @@ def listen(where: Address) -> socket.socket:
     raise AssertionError(wanted)
 
 
-def choose_home(given: Scope, store: Store) -> Scope:
+def choose_home(scope: Scope, store: Store) -> Scope:
     """The named memory. Without a name the one without an owner, if it has items; else the largest."""
-    if given != Scope():
-        return given
+    if scope != Scope():
+        return scope
     sized = {info.scope: info.items for info in store.memories()}
-    return given if sized.get(given) or not sized else max(sized, key=lambda scope: sized[scope])
+    return scope if sized.get(scope) or not sized else max(sized, key=lambda known: sized[known])
 
 
 def open_browser(address: str) -> bool:

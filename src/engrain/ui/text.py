@@ -31,7 +31,7 @@ def show_text(text: str, marked: Sequence[Span] = ()) -> Markup:
 
 def show_plain(text: str) -> str:
     """Return a text for an attribute or a title, where no element may stand."""
-    return "".join(f"[{_code(one)}]" if _is_hidden(text, at) else one for at, one in enumerate(text))
+    return "".join(f"[{_code(character)}]" if _is_hidden(text, at) else character for at, character in enumerate(text))
 
 
 def find_words(text: str, words: str) -> list[Span]:
@@ -66,16 +66,16 @@ def _show_pieces(text: str, start: int, end: int) -> Iterable[Markup]:
 
 
 def _is_hidden(text: str, at: int) -> bool:
-    one = text[at]
-    if not _UNUSUAL.fullmatch(one):
+    character = text[at]
+    if not _UNUSUAL.fullmatch(character):
         return False
-    if one in _EMOJI_SELECTORS:
+    if character in _EMOJI_SELECTORS:
         return not (at and (text[at - 1] > "\x7f" or text[at - 1] in "#*0123456789"))
-    if one in _JOINERS:
+    if character in _JOINERS:
         return not (0 < at < len(text) - 1 and text[at - 1] > "\xff" and text[at + 1] > "\xff")
-    selector = "\ufe00" <= one <= "\ufe0f" or "\U000e0100" <= one <= "\U000e01ef"
-    return selector or one in _BLANKS or unicodedata.category(one) in _HIDDEN_CATEGORIES
+    selector = "\ufe00" <= character <= "\ufe0f" or "\U000e0100" <= character <= "\U000e01ef"
+    return selector or character in _BLANKS or unicodedata.category(character) in _HIDDEN_CATEGORIES
 
 
-def _code(one: str) -> str:
-    return f"U+{ord(one):04X}"
+def _code(character: str) -> str:
+    return f"U+{ord(character):04X}"

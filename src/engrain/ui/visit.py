@@ -78,10 +78,10 @@ class Visit:
         return self.form.get(name, "").replace("\r\n", "\n")
 
     def require(self, name: str) -> str:
-        given = self.value(name) or self.query(name)
-        if not given:
+        text = self.value(name) or self.query(name)
+        if not text:
             raise InvalidInput(f"{name} is missing.")
-        return given
+        return text
 
     def time(self, name: str) -> datetime | None:
         """A time of the query or form. One without a zone is meant as the person's own."""
@@ -105,29 +105,29 @@ class Visit:
 
     def link(self, page: str, **query: Any) -> str:
         """The address of a page of this memory."""
-        given = urlencode({key: value for key, value in query.items() if value not in (None, "")}, doseq=True)
-        return f"/{write_owner(self.scope)}/{quote(page)}{'?' if given else ''}{given}"
+        encoded = urlencode({key: value for key, value in query.items() if value not in (None, "")}, doseq=True)
+        return f"/{write_owner(self.scope)}/{quote(page)}{'?' if encoded else ''}{encoded}"
 
     # Answers
 
     def page(self, template: str, **values: Any) -> Response:
         """A whole page; a message of the action before it is shown once."""
-        said = unquote(self.request.cookies.get(self._flash, ""))
-        answer = self.fragment(template, said=said, nav=_NAV, here=template.partition(".")[0], **values)
-        if said:
+        notice = unquote(self.request.cookies.get(self._flash, ""))
+        answer = self.fragment(template, said=notice, nav=_NAV, here=template.partition(".")[0], **values)
+        if notice:
             answer.delete_cookie(self._flash, path="/", httponly=True, samesite="strict")
         return answer
 
     def fragment(self, template: str, **values: Any) -> HTMLResponse:
         return HTMLResponse(render(template, self._values() | values))
 
-    def redirect(self, page: str, said: str = "", **query: Any) -> Response:
+    def redirect(self, page: str, notice: str = "", **query: Any) -> Response:
         """Go to another page, which says what was done."""
-        return self._go_to(self.link(page, **query), said)
+        return self._go_to(self.link(page, **query), notice)
 
-    def return_to(self, page: str, said: str) -> Response:
+    def return_to(self, page: str, notice: str) -> Response:
         """Go to a page as the person left it, with its filters, if this action was started there."""
-        return self._go_to(self.find_current(page) or self.link(page), said)
+        return self._go_to(self.find_current(page) or self.link(page), notice)
 
     def find_current(self, page: str) -> str:
         """The address of the page that the browser shows, if it is this one; else an empty text."""
@@ -135,20 +135,20 @@ class Visit:
         own = self.link(page)
         return f"{own}?{shown.query}" if shown.path == own else ""
 
-    def _go_to(self, address: str, said: str) -> Response:
+    def _go_to(self, address: str, notice: str) -> Response:
         answer: Response
         if self.by_htmx:
             answer = Response(status_code=204, headers={"hx-redirect": address})
         else:
             answer = RedirectResponse(address, 303)
-        if said:
-            text = quote(show_plain(said)[:600])
+        if notice:
+            text = quote(show_plain(notice)[:600])
             answer.set_cookie(self._flash, text, max_age=30, path="/", httponly=True, samesite="strict")
         return answer
 
-    def add_notice(self, answer: HTMLResponse, said: str) -> HTMLResponse:
+    def add_notice(self, answer: HTMLResponse, notice: str) -> HTMLResponse:
         """Let the page show a message together with this part of it."""
-        answer.headers["hx-trigger"] = json.dumps({"said": {"text": show_plain(said)}})
+        answer.headers["hx-trigger"] = json.dumps({"said": {"text": show_plain(notice)}})
         return answer
 
     @property

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from engrain_conformance.late_writes import LateWriteSuite
     from engrain_conformance.outcomes import OutcomesSuite
     from engrain_conformance.records import RecordsSuite
+    from engrain_conformance.rerankers import RerankerSuite
     from engrain_conformance.session_state import SessionStateSuite
     from engrain_conformance.sessions import SessionLogSuite
     from engrain_conformance.tasks import MemoryStepSuite, TaskJournalSuite
@@ -32,6 +33,7 @@ _HOME = {
     "DumpRestoreSuite": "dump_restore",
     "OutcomesSuite": "outcomes",
     "RecordsSuite": "records",
+    "RerankerSuite": "rerankers",
     "SessionLogSuite": "sessions",
     "SessionStateSuite": "session_state",
     "TaskJournalSuite": "tasks",
@@ -51,6 +53,7 @@ __all__ = [
     "MemoryStepSuite",
     "OutcomesSuite",
     "RecordsSuite",
+    "RerankerSuite",
     "SessionLogSuite",
     "SessionStateSuite",
     "TaskJournalSuite",

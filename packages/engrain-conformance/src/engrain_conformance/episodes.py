@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from engrain.core.model.retention import TIERS
 from engrain.core.model.sessions import Episode, RawOutput
-from engrain.core.model.tier_limits import TIERS
 from engrain.ports.sessions import Episodes
 from engrain_conformance.clock import START
 from engrain_conformance.drafts import ANA, BEN, HOSTILE, hostile_scopes

@@ -12,9 +12,9 @@ import pytest
 from engrain.core.errors import Conflict, InvalidInput, NotFound, StoreClosed
 from engrain.core.model.items import Citation
 from engrain.core.model.plans import Add, Applied, Change, Forget, Plan, refer_to_step
+from engrain.core.model.retention import TIERS
 from engrain.core.model.sessions import Episode, EpisodeDraft, RawOutput
 from engrain.core.model.tasks import Claim, StepEnd, StepStart, StepWrite
-from engrain.core.model.tier_limits import TIERS
 from engrain.ports.items import ItemStore
 from engrain.ports.sessions import Episodes
 from engrain.ports.tasks import TaskJournal

@@ -93,26 +93,26 @@ class Chat:
         commands: dict[str, Callable[[str], None]] = {
             "/recall": self._recall, "/forget": self._forget, "/status": self._status, "/help": self._help,
         }  # fmt: skip
-        for said in _read_lines():
-            word, _, rest = said.partition(" ")
+        for line in _read_lines():
+            word, _, rest = line.partition(" ")
             if word in ("/quit", "/exit"):
                 return
             try:
                 if word.startswith("/"):
                     commands.get(word, self._reject)(rest.strip())
                 else:
-                    self._show_reply(self._ask_agent(said))
+                    self._show_reply(self._ask_agent(line))
             except EngrainError as error:
                 self._fail(error)
             except KeyboardInterrupt:
                 self.note("Stopped. Your message is saved; /quit ends the session.")
 
-    def _ask_agent(self, said: str) -> AgentReply:
+    def _ask_agent(self, line: str) -> AgentReply:
         from engrain.providers.http import on_retry
 
         before = on_retry.set(lambda sentence: self.note(f"  {sentence}"))
         try:
-            return self.agent.run(said)
+            return self.agent.run(line)
         finally:
             on_retry.reset(before)
 
@@ -209,11 +209,11 @@ def _read_lines() -> Iterator[str]:
             import readline  # noqa: F401  # makes the arrow keys work
     while True:
         try:
-            said = input("\n> ") if sys.stdin.isatty() else sys.stdin.readline()
+            line = input("\n> ") if sys.stdin.isatty() else sys.stdin.readline()
         except (EOFError, KeyboardInterrupt):
             click.echo(err=True)
             return
-        if not said and not sys.stdin.isatty():
+        if not line and not sys.stdin.isatty():
             return
-        if said.strip():
-            yield said.strip()
+        if line.strip():
+            yield line.strip()

@@ -14,7 +14,7 @@ from engrain.core.errors import EngrainError
 from engrain.core.validation import count_noun
 
 if TYPE_CHECKING:
-    from engrain.core.markdown.sync_state import MirrorStatus, SyncResult
+    from engrain.core.markdown.merge import MirrorStatus, SyncResult
 
 
 _LINES = click.option("--max-lines", type=int, default=200, show_default=True, help="Maximum length of MEMORY.md.")
@@ -107,8 +107,8 @@ def _format_sync(result: SyncResult, folder: str) -> Iterator[str]:
     yield from map(escape, result.lines)
     if not result:
         yield dim("Files and memory agree: nothing to do.")
-    if result.held_back:
-        waiting = count_noun(len(result.held_back), "deletion waits", "deletions wait")
+    if result.pending_deletions:
+        waiting = count_noun(len(result.pending_deletions), "deletion waits", "deletions wait")
         yield f"{waiting} for confirmation. To forget the items, or to write the lines back:"
         yield f"  engrain files sync {escape(folder)} --accept-deletions"
         yield f"  engrain files sync {escape(folder)} --restore-deletions"

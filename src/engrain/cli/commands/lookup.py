@@ -201,15 +201,15 @@ def _format_hit(hit: Hit, number: str) -> Iterator[str]:
     yield from more
     found_by = f" · found by {' and '.join(hit.found_by)}" if number and hit.found_by else ""
     yield from map(dim, wrap(format_details(hit.item) + found_by, indent))
-    for old in hit.outlived:
+    for old in hit.outdated:
         now = f"; now: {old.now}" if old.now else ""
         yield from wrap(f'"{old.text}" was valid until {format_day(old.until)}{now}', indent)
 
 
 def _format_scores(hits: Sequence[Hit]) -> Iterator[str]:
     """A row for each part of the ranking, the heaviest first; a column for each hit."""
-    parts = {name for hit in hits for name in hit.arms}
-    rows = sorted(parts, key=lambda name: (-max(abs(hit.arms.get(name, 0)) for hit in hits), name))
+    parts = {name for hit in hits for name in hit.score_parts}
+    rows = sorted(parts, key=lambda name: (-max(abs(hit.score_parts.get(name, 0)) for hit in hits), name))
     left = max(len(name) for name in (*rows, SCORE_TITLE))
     per_table = max(1, (terminal_width() - left) // COLUMN_WIDTH)
     for start in range(0, len(hits), per_table):
@@ -217,7 +217,9 @@ def _format_scores(hits: Sequence[Hit]) -> Iterator[str]:
         yield ""
         yield bold(SCORE_TITLE.ljust(left) + _cells(f"#{n}" for n in range(start + 1, start + len(some) + 1)))
         for name in rows:
-            yield name.ljust(left) + _cells(f"{hit.arms[name]:+.2f}" if name in hit.arms else "·" for hit in some)
+            yield name.ljust(left) + _cells(
+                f"{hit.score_parts[name]:+.2f}" if name in hit.score_parts else "·" for hit in some
+            )
         yield bold("score".ljust(left) + _cells(f"{hit.score:.2f}" for hit in some))
         yield "relevance".ljust(left) + _cells(f"{hit.relevance:.2f}" for hit in some)
 

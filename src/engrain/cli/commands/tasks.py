@@ -231,7 +231,7 @@ def _format_task(task: TaskRecord) -> Iterator[str]:
 
 
 def _format_timeline(timeline: Timeline) -> Iterator[str]:
-    from engrain.tasks.serialization import decode
+    from engrain.tasks.outcomes import decode
 
     yield from _format_task(timeline.task)
     yield ""

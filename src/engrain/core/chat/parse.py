@@ -32,7 +32,7 @@ _THINKING_BLOCKS = ("thinking", "redacted_thinking", "reasoning")
 
 
 def parse_messages(values: object) -> list[Message]:
-    """Return checked messages from Messages and dicts of any of the three forms.
+    """Return checked messages from Messages, dicts of any of the three forms, and objects of the APIs' packages.
 
     A user's dict with tool results becomes a message per result and one for the user's text.
     A result takes the name of its tool from the call.
@@ -50,9 +50,10 @@ def parse_messages(values: object) -> list[Message]:
     ]
 
 
-def _parse_value(value: object) -> list[Message]:
-    if isinstance(value, Message):
-        return [value]
+def _parse_value(given: object) -> list[Message]:
+    if isinstance(given, Message):
+        return [given]
+    value = dump_model(given)
     if not isinstance(value, Mapping):
         raise InvalidInput(f"a message is a Message or a dict with a role, not {type(value).__name__}.")
     if "role" not in value:
@@ -60,6 +61,12 @@ def _parse_value(value: object) -> list[Message]:
     if "content" not in value and "tool_calls" not in value:
         return [_parse_own(value)]
     return _parse_api_message(check_keys(value, (*_API_KEYS, *_RESPONSE_KEYS), "message", ignore_empty=True))
+
+
+def dump_model(value: object) -> object:
+    """Return an object of an API's package, which is a pydantic model, as its dict. Others stay as they are."""
+    dump = getattr(value, "model_dump", None)
+    return dump(exclude_none=True) if callable(dump) else value
 
 
 def _parse_own(value: Mapping[str, Any]) -> Message:
@@ -82,7 +89,7 @@ def _parse_own_call(call: object) -> ToolCall:
 def _parse_api_message(value: Mapping[str, Any]) -> list[Message]:
     role = "system" if value["role"] == "developer" else value["role"]
     texts: list[str] = []
-    calls = [_parse_openai_call(call) for call in check_list(value.get("tool_calls"), "tool_calls")]
+    calls = [_parse_openai_call(call) for call in map(dump_model, check_list(value.get("tool_calls"), "tool_calls"))]
     results: list[Message] = []
     for block in _read_blocks(value.get("content")):
         if block["type"] == "text":
@@ -104,12 +111,12 @@ def _read_blocks(content: object) -> list[Mapping[str, Any]]:
     if content is None or isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
     blocks = []
-    for block in check_list(content, "content"):
+    for block in map(dump_model, check_list(content, "content")):
         if isinstance(block, str):
             blocks += _read_blocks(block)
             continue
         kind = block.get("type") if isinstance(block, Mapping) else None
-        if not isinstance(kind, str):
+        if not isinstance(block, Mapping) or not isinstance(kind, str):
             raise InvalidInput('a content block must be a str, or a dict with a "type".')
         if kind not in _THINKING_BLOCKS:
             blocks.append(block if kind in _KNOWN_BLOCKS else _block_to_text(kind, block))
@@ -138,7 +145,7 @@ def _make_call(id: object, name: object, arguments: object) -> ToolCall:
     if isinstance(arguments, str):
         try:
             parsed = json.loads(arguments or "{}")
-        except ValueError:
+        except (ValueError, RecursionError):
             parsed = None
         if not isinstance(parsed, dict):
             return ToolCall(_check_str(id, "the id of a call"), name, malformed=arguments)

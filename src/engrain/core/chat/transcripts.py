@@ -99,8 +99,8 @@ def _parse_message(data: object) -> Message:
     try:
         facets = {name: data[name] for name in _OPTIONAL_KEYS if data.get(name) is not None}
         calls = tuple(_parse_call(call) for call in check_list(data.get("calls"), "calls"))
-        said = Message(data.get("role", ""), data.get("text", ""), calls=calls, number=number, **facets)
-        message = check_message(replace(said, occurred_at=check_time(data.get("at"), "at")))
+        parsed = Message(data.get("role", ""), data.get("text", ""), calls=calls, number=number, **facets)
+        message = check_message(replace(parsed, occurred_at=check_time(data.get("at"), "at")))
         message_to_note(message, "")
     except InvalidInput as exc:
         raise type(exc)(f"message {number}: {exc}") from exc

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from engrain.core.model.messages import ChatMessage, Message, ToolCall, match_results
-from engrain.core.model.tier_limits import WindowLimits
+from engrain.core.model.retention import WindowLimits
 from engrain.core.rules.message_filters import EARLIER_HEADING
 from engrain.core.tokens import CountTokens, clip_text, cut_middle
 
@@ -209,7 +209,7 @@ def _encode_arguments(call: ToolCall) -> str:
 
 
 def _count_summary_tokens(summary: str, count: CountTokens) -> int:
-    return sum(MESSAGE_TOKENS + count(said.text) for said in _summary_messages(summary))
+    return sum(MESSAGE_TOKENS + count(message.text) for message in _summary_messages(summary))
 
 
 def _summary_messages(summary: str) -> list[ChatMessage]:

@@ -12,9 +12,8 @@ from typing import Any
 
 from engrain.core.errors import InvalidInput, NewerStore, StoreCorrupt
 from engrain.core.formats.export_rows import EXPORTED_KINDS, ROW_TAG
-from engrain.core.formats.strict_json import parse_strict
 from engrain.core.identity import Scope
-from engrain.core.validation import count_noun
+from engrain.core.validation import count_noun, parse_strict
 
 FORMAT = "engrain-export"
 VERSION = 1

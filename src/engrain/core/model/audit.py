@@ -141,7 +141,7 @@ def verify_log(key: bytes, entries: Iterable[AuditEntry], head: AuditHead, begun
     return AuditResult(last, previous, tuple(found))
 
 
-def parse_kept_head(text: str) -> tuple[int, str]:
+def parse_checkpoint(text: str) -> tuple[int, str]:
     """Parse a head that was kept elsewhere, in the form of `AuditResult.checkpoint`."""
     match = _KEPT.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None:
@@ -149,7 +149,7 @@ def parse_kept_head(text: str) -> tuple[int, str]:
     return int(match[1]), match[2]
 
 
-def compare_with_kept(found: AuditResult, n: int, hash: str, entry: AuditEntry | None) -> AuditResult:
+def compare_with_checkpoint(found: AuditResult, n: int, hash: str, entry: AuditEntry | None) -> AuditResult:
     """Compare with a head that was kept elsewhere. `entry` is the present entry of that number.
 
     This detects a log that was set back or rewritten as a whole, which seal and chain cannot.

@@ -246,6 +246,8 @@ def check_message(message: Message) -> Message:
         raise InvalidInput(f"metadata[{RESERVED_KEY!r}] is engrain's own: choose another key.")
     return replace(
         message,
+        role=str.__str__(message.role),
+        text=str.__str__(message.text),
         calls=tuple(_check_call(call) for call in message.calls),
         answers=None if message.answers is None else check_name(message.answers, "answers"),
         failed=bool(message.failed),
@@ -365,7 +367,7 @@ def _read_text(text: str, own: Mapping[str, Any]) -> tuple[str, tuple[ToolCall, 
         return text, ()
     try:
         return text[:size], tuple(_read_call(text, *values) for values in own.get("calls", ()))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         return text, ()
 
 

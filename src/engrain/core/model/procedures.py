@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from engrain.core.errors import InvalidInput
+from engrain.core.errors import InvalidInput, StoreCorrupt
 from engrain.core.model.items import PROCEDURE_SLOT_PREFIX, RESERVED_KEY, Item
 from engrain.core.validation import check_key, check_text
 
@@ -101,8 +101,18 @@ def number_versions(stored: Iterable[int | None]) -> list[int]:
     return found
 
 
+def read_version(item: Item) -> tuple[tuple[str, ...], str, int | None]:
+    """Return steps, condition and number out of an item. StoreCorrupt if they are not what `learn` writes."""
+    own = item.metadata.get(RESERVED_KEY)
+    steps, when, number = map(own.get, ("steps", "when", "version")) if isinstance(own, dict) else (None, None, None)
+    if isinstance(steps, list) and isinstance(when, str) and isinstance(number, int | None):
+        texts = tuple(step for step in steps if isinstance(step, str))
+        if len(texts) == len(steps):
+            return texts, when, number
+    raise StoreCorrupt(f"procedure {item.id} has no readable steps. Run: engrain doctor. Restore a backup.")
+
+
 def item_to_procedure(item: Item, version: int, tally: Tally) -> Procedure:
-    own = item.metadata[RESERVED_KEY]
     name = (item.slot or "").removeprefix(PROCEDURE_SLOT_PREFIX)
-    steps, when = tuple(own["steps"]), own["when"]
+    steps, when, _ = read_version(item)
     return Procedure(item.id, name, steps, when, version, item.recorded_at, item.open, tally)

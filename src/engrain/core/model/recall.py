@@ -1,9 +1,10 @@
-"""Requests and results of recall. Their text for the prompt is made in `recall_block`."""
+"""Recall as values: what is asked, what was found, and the block for the prompt."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, cast, get_args
@@ -11,9 +12,123 @@ from typing import Any, Literal, cast, get_args
 from engrain.core.errors import InvalidInput
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
-from engrain.core.model.items import Item
-from engrain.core.model.recall_block import Section, group_hits, render_block, render_hit
+from engrain.core.model.items import TRUST, Item
+from engrain.core.text.invisible import escape_invisible
+from engrain.core.text.relative_dates import add_absolute_dates
 from engrain.core.validation import fields_to_plain
+
+# What a prompt opens with, in this order. Wishes are the user's own words, and the only part that is no mere data.
+WISHES_HEADING, PROFILE_HEADING = "What the user always wants", "About the user"
+SESSION_HEADING, RECENT_HEADING = "Current session", "Recent context"
+FACTS, KNOWLEDGE, HOW_TO, OTHERS = HEADINGS = "Facts", "Relevant knowledge", "How to", "Said by others"
+
+SUMMARY_LABEL = "in short"  # opens the lines of a summary
+EARLIER_MARK = "(earlier) "  # opens the line of a statement after which something newer was said
+_NAME_LIMIT = 80
+_ENDS = " .!\n"
+# Stored text must not be able to end its quotes or start a line of its own.
+_ESCAPES = {
+    ord('"'): '\\"',
+    ord("\\"): "\\\\",
+    ord("\n"): "\\n",
+    ord("\r"): "\\r",
+    ord("\t"): "\\t",
+}
+_PLAIN_NAME = re.compile(r"[\w.@/:+#=-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading of the prompt block, and its lines."""
+
+    title: str
+    lines: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "\n".join((f"## {self.title}", *self.lines))
+
+
+def group_hits(hits: Iterable[Hit]) -> tuple[Section, ...]:
+    """Group hits under their headings, each in the given order. A hit that the context tells is not repeated."""
+    lines: dict[str, list[str]] = {title: [] for title in HEADINGS}
+    for hit in (hit for hit in hits if not hit.in_context):
+        lines[choose_heading(hit)].append(render_hit(hit))
+    return tuple(Section(title, tuple(quoted)) for title, quoted in lines.items() if quoted)
+
+
+def choose_heading(hit: Hit) -> str:
+    # A summary names the speaker of each line itself.
+    if hit.quoting or (hit.item.trust < TRUST["agent"] and hit.item.kind != "summary"):
+        return OTHERS
+    if hit.item.kind == "procedure":
+        return HOW_TO
+    return FACTS if hit.item.slot and hit.item.kind == "fact" else KNOWLEDGE
+
+
+def render_block(context: Iterable[Section], hits: Iterable[Hit]) -> str:
+    return "\n\n".join(map(str, (*context, *group_hits(hits))))
+
+
+def render_hit(hit: Hit) -> str:
+    """Write the line of a hit: its slot, the quoted text, and in brackets date, speaker and source."""
+    details = "; ".join(_list_details(hit))
+    if hit.item.kind == "summary":
+        return "\n".join((f"- {SUMMARY_LABEL} ({details}):", *quote_lines(hit.text)))
+    slot = f"{quote_name(hit.item.slot)}: " if hit.item.slot and hit.item.kind == "fact" else ""
+    mark = EARLIER_MARK if hit.earlier and not hit.outdated else ""
+    return f'- {mark}{slot}"{escape_text(_date_text(hit))}" ({details})'
+
+
+def _date_text(hit: Hit) -> str:
+    """Return the text with the dates that "yesterday" and the like meant when it was said."""
+    item = hit.item
+    is_told = item.kind in ("message", "fact", "episode") and item.trust >= TRUST["agent"]
+    return add_absolute_dates(hit.text, (item.occurred_at or item.recorded_at).date()) if is_told else hit.text
+
+
+def escape_text(text: str) -> str:
+    """Escape a text for its quotes: quotation marks, line ends and every character that is not seen."""
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return text
+    return escape_invisible(text.translate(_ESCAPES))
+
+
+def quote_lines(text: str) -> list[str]:
+    """Quote each line of a text."""
+    return [f'  "{escape_text(line)}"' for line in text.split("\n") if line.strip()]
+
+
+def _list_details(hit: Hit) -> list[str]:
+    item = hit.item
+    day, since = _format_day(item.occurred_at or item.recorded_at), item.metadata.get("since")
+    parts = [f"{since} to {day}" if item.kind == "summary" and isinstance(since, str) and since < day else day]
+    if item.speaker or item.role:
+        parts[0] += f", said by {quote_name(item.speaker) if item.speaker else f'the {item.role}'}"
+    if item.source:
+        parts[0] += f", from {quote_name(item.source)}"
+    if item.kind == "summary" and item.slot:
+        parts[0] += f", summary of session {quote_name(item.slot.removeprefix('session:'))}"
+    if hit.scope is not None:
+        parts.append(f"shared by {quote_name(str(hit.scope))}")
+    if item.valid_to is not None:
+        parts.append(f"held until {_format_day(item.valid_to)}")
+    for old in hit.outdated:
+        now = f', now "{escape_text(old.now)}"' if old.now else ""
+        whole = old.text.strip(_ENDS) == hit.text.strip(_ENDS)  # it need not be said twice
+        quoted = "" if whole else f'"{escape_text(old.text)}" '
+        parts.append(f"{quoted}held until {_format_day(old.until)}{now}")
+    return parts
+
+
+def quote_name(name: str) -> str:
+    """Return a name of one plain word as it is, and any other in quotes: it must not pass for words of the block."""
+    short = escape_text(name if len(name) <= _NAME_LIMIT else name[: _NAME_LIMIT - 1] + "…")
+    return short if _PLAIN_NAME.fullmatch(short) else f'"{short}"'
+
+
+def _format_day(time: datetime) -> str:
+    return f"{time.year:04d}-{time.month:02d}-{time.day:02d}"
+
 
 Effort = Literal["quick", "thorough"]
 Reason = Literal["floor", "n", "budget", "source", "trust", "double"]
@@ -33,9 +148,9 @@ _REASONS: Mapping[str, str] = {
 class RecallRequest:
     """`scopes` are the memory's own scope, then those that it may read. `min_relevance=None` is the embedder's floor.
 
-    `context` precedes the hits: standing wishes, the profile, the current task and recent events. `told` are the facts
-    in it. `shown` are items that the prompt has already: they are not repeated. A thorough search compares the best
-    candidates once more.
+    `context` precedes the hits: standing wishes, the profile, the current task and recent events. `context_facts` are
+    the facts in it. `shown` are items that the prompt has already: they are not repeated. A thorough search compares
+    the best candidates once more.
     """
 
     query: str
@@ -49,7 +164,7 @@ class RecallRequest:
     min_importance: float = 0.0
     context: tuple[Section, ...] = ()
     shown: frozenset[str] | None = None
-    told: tuple[ToldFact, ...] = ()
+    context_facts: tuple[ContextFact, ...] = ()
     effort: Effort = "quick"
 
 
@@ -60,7 +175,7 @@ def check_effort(value: object) -> Effort:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldFact:
+class ContextFact:
     """A fact that the context tells in one of its lines."""
 
     item: Item
@@ -81,8 +196,8 @@ class OutdatedText:
 class Hit:
     """A found item. `text` is the whole of a short item and the best passage of a long one, at `span`.
 
-    `score` orders the hits of one query. `relevance` is absolute, from 0 to 1. `arms` splits the score into its parts.
-    `scope` is the memory that it was read from, None for the caller's own. `told`: the context of the block says it.
+    `score` orders the hits of one query. `relevance` is absolute, from 0 to 1. `score_parts` are its parts.
+    `scope` is the memory that it was read from, None for the caller's own. `in_context`: the block says it already.
     `earlier`: something newer was said about the same matter since, and may have changed it.
     `quoting`: a user's message that matches only in words of others.
     """
@@ -93,18 +208,19 @@ class Hit:
     score: float
     relevance: float
     found_by: tuple[str, ...] = ()
-    arms: Mapping[str, float] = field(default_factory=dict)
-    outlived: tuple[OutdatedText, ...] = ()
+    score_parts: Mapping[str, float] = field(default_factory=dict)
+    outdated: tuple[OutdatedText, ...] = ()
     scope: Scope | None = None
-    told: bool = False
+    in_context: bool = False
     earlier: bool = False
     quoting: bool = False
 
     @property
     def stale(self) -> bool:
         """Tell if the hit is shown for its past: a third of it no longer holds, or something newer was said."""
-        outlived = sum(len(old.text) for old in self.outlived)
-        return self.earlier or self.item.valid_to is not None or outlived > len(self.text) / 3
+        if self.earlier or self.item.valid_to is not None:
+            return True
+        return bool(self.outdated) and sum(len(old.text) for old in self.outdated) > len(self.text) / 3
 
     def __str__(self) -> str:
         return render_hit(self)
@@ -171,6 +287,6 @@ class Recall:
         return fields_to_plain(self)
 
 
-def quote_item(item: Item, outlived: tuple[OutdatedText, ...] = ()) -> str:
+def quote_item(item: Item, outdated: tuple[OutdatedText, ...] = ()) -> str:
     """Return a whole item as the line that recall would write."""
-    return str(Hit(item, item.text, (0, len(item.text)), 0.0, 0.0, outlived=outlived))
+    return str(Hit(item, item.text, (0, len(item.text)), 0.0, 0.0, outdated=outdated))

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Hold
 from engrain.core.model.items import RESERVED_KEY, Item, Source
+from engrain.core.secrets.urls import hide_secrets
 from engrain.core.tokens import shorten_line
 from engrain.core.validation import count_noun
 
@@ -116,8 +117,8 @@ def _describe_validity(item: Item) -> str:
 
 
 def _describe_source(source: Source) -> str:
-    said = {"user": "said by the user", "agent": "said by the agent", "system": "set by the system"}
-    return (source.name and f"{source.name} ({source.kind})") or said.get(source.kind, source.kind)
+    origins = {"user": "said by the user", "agent": "said by the agent", "system": "set by the system"}
+    return (source.name and f"{source.name} ({source.kind})") or origins.get(source.kind, source.kind)
 
 
 def explain_trust(why: Explanation) -> str:
@@ -173,7 +174,6 @@ Group = Literal["tiers", "durability", "retrieval", "safety", "privacy", "operat
 State = Literal["pass", "warn", "fail", "unknown"]
 GROUPS: tuple[Group, ...] = get_args(Group)
 _COMMAND = re.compile(r"""`((?:'[^']*'|"[^"]*"|[^`'"])+)`""")
-_PASSWORD = re.compile(r"(://[^/:@?]*:)[^?]*(?=@)|(?<=[?&]password=)[^&]*")
 NOT_OPENED = "not checked: the memory does not open"
 
 
@@ -224,7 +224,7 @@ def format_command(*words: str, about: str = "", store: str | None = None, owner
     line = ["engrain", *words]
     if about and not about.startswith("-"):
         line.append(about)
-    shown = store and _PASSWORD.sub(r"\1PASSWORD", store)
+    shown = store and hide_secrets(store)
     whose = (owner.user, owner.agent, owner.tenant) if owner else (None, None, None)
     for option, name in zip(("--user", "--agent", "--tenant", "--store"), (*whose, shown), strict=True):
         if name is not None:
@@ -276,8 +276,8 @@ def describe_counts(counts: Mapping[str, int]) -> str:
 
 def name_rows(kind: str) -> str:
     """Return the plural name of a kind of rows."""
-    one, many = ROW_KIND_NAMES.get(kind, (kind, kind))
-    return many or one + "s"
+    singular, plural = ROW_KIND_NAMES.get(kind, (kind, kind))
+    return plural or singular + "s"
 
 
 def describe_verification(seen: Mapping[str, int]) -> str:

@@ -9,8 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from engrain.core.model.items import Item
-from engrain.core.model.recall import OutdatedText, quote_item
-from engrain.core.model.recall_block import WISHES_HEADING, Section, escape_text
+from engrain.core.model.recall import WISHES_HEADING, OutdatedText, Section, escape_text, quote_item
 from engrain.core.rules.importance import decay_importance
 from engrain.core.rules.profile import is_standing_wish
 
@@ -21,7 +20,7 @@ MAX_WORDS_BESIDE = 3  # of a line of the summary that the profile tells: the spe
 class SessionStart:
     """The user's profile, the last session's summary and important episodes. `str()` is the block for the prompt.
 
-    The profile includes the standing wishes, which the block tells first. `outlived` are words of the summary that no
+    The profile includes the standing wishes, which the block tells first. `outdated` are words of the summary that no
     longer hold.
     """
 
@@ -29,11 +28,11 @@ class SessionStart:
     profile: tuple[Item, ...] = ()
     summary: Item | None = None
     episodes: tuple[Item, ...] = ()
-    outlived: tuple[OutdatedText, ...] = ()
+    outdated: tuple[OutdatedText, ...] = ()
 
     def __str__(self) -> str:
         recap = self._shorten_summary()
-        last = [quote_item(recap, self.outlived)] if recap else []
+        last = [quote_item(recap, self.outdated)] if recap else []
         wishes, others = self.wishes, [item for item in self.profile if item not in self.wishes]
         parts = (
             (WISHES_HEADING, [*map(quote_item, wishes)]),
@@ -47,8 +46,8 @@ class SessionStart:
         """Return the summary without the lines that the profile tells, unless these are all."""
         if self.summary is None:
             return None
-        told = [item.text.casefold() for item in self.profile]
-        lines = [line for line in self.summary.text.splitlines() if not _is_told(line, told)]
+        profile = [item.text.casefold() for item in self.profile]
+        lines = [line for line in self.summary.text.splitlines() if not _repeats_profile(line, profile)]
         return replace(self.summary, text="\n".join(lines)) if lines else self.summary
 
     @property
@@ -57,10 +56,10 @@ class SessionStart:
         return tuple(filter(is_standing_wish, self.profile))
 
 
-def _is_told(line: str, told: Iterable[str]) -> bool:
+def _repeats_profile(line: str, profile: Iterable[str]) -> bool:
     """Tell if a line of a summary has hardly a word beside what was told, and the name of its speaker."""
     words = line.casefold()
-    for text in told:
+    for text in profile:
         words = words.replace(text, " ")
     return words != line.casefold() and len(re.findall(r"\w+", words)) <= MAX_WORDS_BESIDE
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from engrain.core.errors import StoreCorrupt
 from engrain.core.identity import Scope
 
 TaskStatus = Literal["running", "waiting", "done", "failed", "parked", "cancelled", "expired"]
@@ -101,6 +103,16 @@ class StepRecord:
     @property
     def settled(self) -> bool:
         return self.status not in ("intent", "ambiguous")
+
+    def list_written(self) -> list[str | None]:
+        """Return the ids that a memory step wrote. The store records them with no envelope."""
+        try:
+            found = json.loads(self.result or "[]")
+            if isinstance(found, list) and all(isinstance(id, str | None) for id in found):
+                return found
+        except (ValueError, RecursionError):
+            pass
+        raise StoreCorrupt(f"the ids that step {self.name!r} wrote cannot be read. Run: engrain doctor.")
 
     def restarts(self, start: StepStart) -> bool:
         """Tell if this start begins the step again: the next attempt of a step that is neither done nor skipped."""

@@ -9,8 +9,8 @@ from itertools import accumulate, chain
 from typing import Any, Literal
 
 from engrain.core.errors import InvalidInput, TooLarge
-from engrain.core.model.recall_block import escape_text
-from engrain.core.model.tier_limits import WORKING_LIMITS, WindowLimits
+from engrain.core.model.recall import escape_text
+from engrain.core.model.retention import WORKING_LIMITS, WindowLimits
 from engrain.core.text.invisible import escape_invisible
 from engrain.core.text.summarize import (
     SUMMARY_KIND,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from engrain.core.model.recall_block import (
+from engrain.core.model.recall import (
     PROFILE_HEADING,
     RECENT_HEADING,
     SESSION_HEADING,

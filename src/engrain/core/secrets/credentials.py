@@ -381,7 +381,7 @@ def is_description(value: str) -> bool:
 
 
 def has_letters_and_digits(value: str) -> bool:
-    return any(one.isdigit() for one in value) and any(one.isalpha() for one in value)
+    return any(character.isdigit() for character in value) and any(character.isalpha() for character in value)
 
 
 def _find_value(match: re.Match[str]) -> Span:

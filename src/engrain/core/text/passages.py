@@ -63,12 +63,12 @@ def index_words(text: str, speaker: str | None = None, slot: str | None = None) 
 def index_many(texts: Sequence[NamedText]) -> list[Words]:
     """Do the same for many texts, in two thirds of the time."""
     if len(texts) < _MANY:
-        return [index_words(*one) for one in texts]
+        return [index_words(*arguments) for arguments in texts]
     import numpy as np
 
     found: list[Words] = []
     for first in range(0, len(texts), _TEXTS_AT_ONCE):
-        passages = [_extract_passages(*one) for one in texts[first : first + _TEXTS_AT_ONCE]]
+        passages = [_extract_passages(*arguments) for arguments in texts[first : first + _TEXTS_AT_ONCE]]
         numbers = [text << 16 | number for text, some in enumerate(passages) for number in range(len(some))]
         terms = list(chain.from_iterable(passages))
         keys = np.repeat(np.array(numbers, np.uint64), list(map(len, terms))) << np.uint64(32)

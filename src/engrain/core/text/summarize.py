@@ -103,13 +103,13 @@ def select_lines(parts: Sequence[DigestPart], limit: int, count: CountTokens = e
         if FORGOTTEN not in line.text
     ]
     earlier = [line for line in lines if parts[line.part].kind == SUMMARY_KIND]
-    said = [line for line in lines if parts[line.part].kind != SUMMARY_KIND]
+    spoken = [line for line in lines if parts[line.part].kind != SUMMARY_KIND]
     first_open = _first_unanswered_part(parts)
     weighed = (
         replace(line, worth=line.worth + OPEN_QUESTION_WORTH)
         if line.part >= first_open and _is_question(line)
         else line
-        for line in said
+        for line in spoken
     )
     fresh = _limit_outputs([line for line in weighed if _says_enough(line)], parts)
     kept = _raise_best(earlier, int(limit * EARLIER_SHARE))
@@ -163,8 +163,8 @@ def split_lines(part: DigestPart, count: CountTokens) -> list[DigestLine]:
 
 
 def _label_sentences(text: str, label: str) -> list[str]:
-    said = [text[start:end] for start, end in _find_sentences(text, 0, len(text))]
-    return [sentence if label and sentence.startswith(label) else label + sentence for sentence in said]
+    sentences = [text[start:end] for start, end in _find_sentences(text, 0, len(text))]
+    return [sentence if label and sentence.startswith(label) else label + sentence for sentence in sentences]
 
 
 def make_line(text: str, count: CountTokens) -> DigestLine:
@@ -181,8 +181,8 @@ def join_lines(lines: Iterable[DigestLine]) -> str:
 def shares_words(summary: str, texts: Iterable[str]) -> bool:
     """Tell if a model's summary is about the texts, rather than an excuse or something else."""
     own = set(extract_terms(summary)) - load_languages().stop_terms
-    said = {term for text in texts for term in extract_terms(text)}
-    return bool(own) and len(own & said) >= MIN_SHARED_WORDS * len(own)
+    terms = {term for text in texts for term in extract_terms(text)}
+    return bool(own) and len(own & terms) >= MIN_SHARED_WORDS * len(own)
 
 
 def _first_unanswered_part(parts: Sequence[DigestPart]) -> int:
@@ -255,7 +255,7 @@ def _add_centrality(lines: Sequence[DigestLine]) -> list[float]:
 
 def _measure_worth(body: str, speaker: str | None, terms: frozenset[int]) -> float:
     labels = (speaker or "").split(", ")
-    role = next((one for one in ("assistant", "tool") if one in labels), None)
+    role = next((role for role in ("assistant", "tool") if role in labels), None)
     bits = detect_traits(body, role)
     worth = DECISION_WORTH * _mentions("decision", body, terms) + ERROR_WORTH * _mentions("error", body, terms)
     worth += WISH_WORTH * bool(bits & INSTRUCTION_OR_PREFERENCE) + NUMBER_WORTH * bool(bits & NUMBER_OR_TIME)
@@ -341,10 +341,10 @@ def _is_small_talk(text: str) -> bool:
     if count_unspaced_characters(text):
         for phrase in _listed_words("small_talk")[1]:
             text = text.replace(phrase, "")
-    said = extract_terms(text)
+    terms = extract_terms(text)
     return (
-        len(said) <= MAX_SMALL_TALK_WORDS
-        and _small_talk_terms().issuperset(said)
+        len(terms) <= MAX_SMALL_TALK_WORDS
+        and _small_talk_terms().issuperset(terms)
         and not count_unspaced_characters(text)
     )
 

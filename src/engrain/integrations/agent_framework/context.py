@@ -8,11 +8,8 @@ from typing import Any
 
 from agent_framework import ContextProvider, Message
 
-from engrain.core.errors import TooLarge
-from engrain.core.validation import MAX_QUERY
+from engrain.integrations.chat_words import keep_words, recall_block
 from engrain.integrations.owners import AnyMemory, open_memory
-
-_LOGGED_ROLES = ("user", "assistant")
 
 
 class EngrainContextProvider(ContextProvider):
@@ -37,13 +34,10 @@ class EngrainContextProvider(ContextProvider):
         self._memory, self._n, self._budget, self._remember = open_memory(memory), n, budget, remember
 
     async def before_run(self, *, agent: Any, session: Any, context: Any, state: dict[str, Any]) -> None:
-        asked = "\n".join(message.text for message in context.input_messages if message.role == "user").strip()
-        if not asked:
-            return
-        query = asked[: MAX_QUERY // 4]
-        recalled = await asyncio.to_thread(self._memory.recall, query, n=self._n, budget=self._budget)
+        asked = "\n".join(message.text for message in context.input_messages if message.role == "user")
+        recalled = await asyncio.to_thread(recall_block, self._memory, asked, self._n, self._budget)
         if recalled:
-            context.extend_messages(self, [Message("user", [str(recalled)])])
+            context.extend_messages(self, [Message("user", [recalled])])
 
     async def after_run(self, *, agent: Any, session: Any, context: Any, state: dict[str, Any]) -> None:
         if self._remember:
@@ -53,8 +47,4 @@ class EngrainContextProvider(ContextProvider):
 
     def _keep(self, session: str, messages: Iterable[Message]) -> None:
         for message in messages:
-            if message.role in _LOGGED_ROLES and message.text.strip():
-                try:
-                    self._memory.add_message(message.role, message.text, session=session)
-                except TooLarge:  # the history has it nevertheless
-                    continue
+            keep_words(self._memory, message.role, message.text, session=session)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from agent_framework import HistoryProvider, Message
 
 from engrain.core.errors import Conflict, InvalidInput
-from engrain.core.model.records import Record, RecordDraft, RecordKey
+from engrain.core.model.records import Record, RecordDraft
 from engrain.core.validation import check_key
 from engrain.integrations.owners import AnyMemory, open_memory
+from engrain.integrations.record_pages import iterate_records
 
 SPACE = "agent framework"
 _WITHOUT_SESSION = "default"
@@ -34,7 +35,7 @@ class EngrainHistoryProvider(HistoryProvider):
     async def get_messages(
         self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
     ) -> list[Message]:
-        return await asyncio.to_thread(lambda: [_read(one) for one in self._iterate(_name(session_id))])
+        return await asyncio.to_thread(self._load, _name(session_id))
 
     async def save_messages(
         self,
@@ -51,6 +52,9 @@ class EngrainHistoryProvider(HistoryProvider):
         """Drop the messages of a session, down to the bytes."""
         await asyncio.to_thread(self._records.drop, SPACE, (_name(session_id),))
 
+    def _load(self, session: str) -> list[Message]:
+        return [_read(one) for one in iterate_records(self._records, SPACE, (session,))]
+
     def _save(self, session: str, messages: Sequence[Message]) -> None:
         while True:
             # One more than are given tells whether the stored ones are fewer.
@@ -62,12 +66,6 @@ class EngrainHistoryProvider(HistoryProvider):
                 return self._records.write(SPACE, drafts, expect=[(draft.key, None) for draft in drafts[:1]])
             except Conflict:  # somebody else saved messages just now
                 continue
-
-    def _iterate(self, session: str) -> Iterator[Record]:
-        after: RecordKey | None = None
-        while page := self._records.scan(SPACE, (session,), after=after):
-            yield from page
-            after = page[-1].key
 
 
 def _find_new(stored: Sequence[Message], given: Sequence[Message]) -> list[Message]:

@@ -13,6 +13,7 @@ from google.genai import types
 
 from engrain.core.errors import NotFound
 from engrain.core.model.records import RecordDraft
+from engrain.integrations.chat_words import clean_query, keep_words
 from engrain.integrations.owners import AnyStore, open_store
 from engrain.memory.memory import Memory
 
@@ -60,15 +61,15 @@ class EngrainMemoryService(BaseMemoryService):
 
     async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
         memory = self._open(app_name, user_id)
-        if not query.strip():
+        if not (cleaned := clean_query(query)):
             return SearchMemoryResponse()
-        recalled = await asyncio.to_thread(memory.recall, query, n=self._results)
+        recalled = await asyncio.to_thread(memory.recall, cleaned, n=self._results)
         return SearchMemoryResponse(memories=[_make_entry(hit) for hit in recalled.hits])
 
     async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None) -> None:
         """Forget what `search_memory` found under this id. Adding its session again does not bring it back."""
         memory = self._open(app_name, user_id)
-        if memory_id is None or memory.get(memory_id) is None:
+        if memory_id is None or await asyncio.to_thread(memory.get, memory_id) is None:
             raise NotFound(f"there is no memory {memory_id!r} of this user.")
         await asyncio.to_thread(memory.forget, memory_id)
 
@@ -83,7 +84,8 @@ class EngrainMemoryService(BaseMemoryService):
             role = "user" if event.author == "user" else "assistant"
             said = datetime.fromtimestamp(event.timestamp, UTC)
             # Repeated after a kill between the two writes, it returns the first answer.
-            memory.add_message(role, text, session=session, occurred_at=said, request_id=f"adk-{session}-{event.id}")
+            named = {"session": session, "request_id": f"adk-{session}-{event.id}"}
+            keep_words(memory, role, text, occurred_at=said, **named)
             memory.records.write(SPACE, [RecordDraft(key, b"")])
 
 

@@ -19,6 +19,7 @@ from google.adk.sessions.state import State
 from engrain.core.errors import Conflict
 from engrain.core.model.records import Record, RecordDraft, RecordKey
 from engrain.integrations.owners import AnyStore, open_store
+from engrain.integrations.record_pages import iterate_records
 from engrain.memory.memory import Memory
 
 SPACE = "google adk"
@@ -53,8 +54,8 @@ class EngrainSessionService(BaseSessionService):
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         memory = self._open(app_name, user_id)
-        for kind in (SESSION, EVENT):
-            await asyncio.to_thread(memory.records.drop, SPACE, (kind, session_id.strip()))
+        drops = [(kind, session_id.strip()) for kind in (SESSION, EVENT)]
+        await asyncio.to_thread(memory.records.write, SPACE, drops=drops)
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> Values:
         return await asyncio.to_thread(lambda: _read_state(self._open(app_name, user_id)))
@@ -75,12 +76,14 @@ class EngrainSessionService(BaseSessionService):
         id = (session_id or "").strip() or str(uuid.uuid4())
         own, of_user, of_app = _split_state(state)
         body = json.dumps({"state": own, "last_update_time": time.time()}).encode()
-        try:
-            memory.records.write(SPACE, [RecordDraft((SESSION, id), body)], expect=[((SESSION, id), None)])
-        except Conflict as exc:
-            raise AlreadyExistsError(f"Session with id {id} already exists.") from exc
-        _update_state(memory, of_user)
-        _update_state(self._open(app_name, None), of_app)
+
+        def make(stored: Record | None) -> list[RecordDraft]:
+            if stored:
+                raise AlreadyExistsError(f"Session with id {id} already exists.")
+            return [RecordDraft((SESSION, id), body)]
+
+        _write_with_state(memory, (SESSION, id), make, of_user)
+        self._update_app(app_name, of_app)
         found = self._get(app_name, user_id, id, None)
         assert found is not None
         return found
@@ -104,7 +107,7 @@ class EngrainSessionService(BaseSessionService):
             found = self._store.find_records(SPACE, (SESSION,), tenant=self._tenant)
             users = [scope.user for scope in found if scope.agent == app_name]
         for user in users:
-            for one in _scan_all(self._open(app_name, user), (SESSION,)):
+            for one in iterate_records(self._open(app_name, user).records, SPACE, (SESSION,)):
                 yield self._make_session(app_name, user or "", one)
 
     def _make_session(self, app_name: str, user_id: str, stored: Record) -> Session:
@@ -129,7 +132,9 @@ class EngrainSessionService(BaseSessionService):
         own, of_user, of_app = _split_state(event.actions.state_delta if event.actions else {})
         body = event.model_dump_json(by_alias=True, exclude_none=True).encode()
 
-        def change(stored: Record) -> list[RecordDraft]:
+        def change(stored: Record | None) -> list[RecordDraft]:
+            if not stored:
+                raise SessionNotFoundError(f"Session {session.id} not found.")
             last = memory.records.scan(SPACE, (EVENT, session.id), limit=1, order="descending")
             number = int(last[0].key[2]) + 1 if last else 0
             values = json.loads(stored.body)
@@ -137,9 +142,12 @@ class EngrainSessionService(BaseSessionService):
             key = (EVENT, session.id, f"{number:012}")
             return [RecordDraft(key, body), RecordDraft(stored.key, json.dumps(after).encode())]
 
-        _change_record(memory, (SESSION, session.id), change)
-        _update_state(memory, of_user)
-        _update_state(self._open(session.app_name, None), of_app)
+        _write_with_state(memory, (SESSION, session.id), change, of_user)
+        self._update_app(session.app_name, of_app)
+
+    def _update_app(self, app_name: str, more: Values) -> None:
+        if more:
+            _write_with_state(self._open(app_name, None), _STATE, lambda stored: [], more)
 
     def _open(self, app_name: str, user_id: str | None) -> Memory:
         return self._store.memory(user=user_id, agent=app_name, tenant=self._tenant)
@@ -164,27 +172,18 @@ def _read_state(memory: Memory) -> Values:
     return values
 
 
-def _update_state(memory: Memory, more: Values) -> None:
-    if not more:
-        return None
+def _write_with_state(
+    memory: Memory, key: RecordKey, change: Callable[[Record | None], list[RecordDraft]], more: Values
+) -> None:
+    """Write what `change` makes of a record, and more values of the memory's state, in one transaction."""
     while True:
-        found = memory.records.read(SPACE, [_STATE])
-        after = {**(json.loads(found[0].body) if found else {}), **more}
+        found = {one.key: one for one in memory.records.read(SPACE, [key, _STATE])}
+        state = {**(json.loads(found[_STATE].body) if _STATE in found else {}), **more}
+        drafts = [*change(found.get(key)), *([RecordDraft(_STATE, json.dumps(state).encode())] if more else [])]
+        expected = [(one, found[one].hash if one in found else None) for one in ({key, _STATE} if more else {key})]
         try:
-            draft = RecordDraft(_STATE, json.dumps(after).encode())
-            return memory.records.write(SPACE, [draft], expect=[(_STATE, found[0].hash if found else None)])
-        except Conflict:  # somebody else wrote it just now
-            continue
-
-
-def _change_record(memory: Memory, key: RecordKey, change: Callable[[Record], list[RecordDraft]]) -> None:
-    while True:
-        found = memory.records.read(SPACE, [key])
-        if not found:
-            raise SessionNotFoundError(f"Session {key[1]} not found.")
-        try:
-            return memory.records.write(SPACE, change(found[0]), expect=[(key, found[0].hash)])
-        except Conflict:  # somebody else appended just now
+            return memory.records.write(SPACE, drafts, expect=expected)
+        except Conflict:  # somebody else wrote one of them just now
             continue
 
 
@@ -193,11 +192,4 @@ def _scan_events(memory: Memory, session: str, recent: int | None) -> list[Recor
         return []
     if recent is not None:
         return memory.records.scan(SPACE, (EVENT, session), limit=recent, order="descending")[::-1]
-    return list(_scan_all(memory, (EVENT, session)))
-
-
-def _scan_all(memory: Memory, prefix: RecordKey) -> Iterator[Record]:
-    after: RecordKey | None = None
-    while page := memory.records.scan(SPACE, prefix, after=after):
-        yield from page
-        after = page[-1].key
+    return list(iterate_records(memory.records, SPACE, (EVENT, session)))

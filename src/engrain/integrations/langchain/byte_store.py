@@ -9,9 +9,9 @@ from langchain_core.stores import ByteStore
 from engrain.core.model.records import RecordDraft, RecordKey
 from engrain.core.validation import check_key
 from engrain.integrations.owners import AnyMemory, open_memory
+from engrain.integrations.record_pages import iterate_keys
 
 SPACE = "langchain bytes"
-_PAGE = 1_000
 
 
 class EngrainByteStore(ByteStore):
@@ -35,10 +35,8 @@ class EngrainByteStore(ByteStore):
         self._records.write(SPACE, drops=[self._key(key) for key in keys])
 
     def yield_keys(self, *, prefix: str | None = None) -> Iterator[str]:
-        after: RecordKey | None = None
-        while page := self._records.keys(SPACE, (self._name,), limit=_PAGE, after=after):
-            yield from (key[1] for key in page if key[1].startswith(prefix or ""))
-            after = page[-1]
+        keys = iterate_keys(self._records, SPACE, (self._name,))
+        return (key[1] for key in keys if key[1].startswith(prefix or ""))
 
     def _key(self, key: str) -> RecordKey:
         return self._name, key

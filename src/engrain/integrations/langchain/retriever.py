@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, ConfigDict
 
 from engrain.core.model.items import RESERVED_KEY
 from engrain.core.model.recall import Hit
+from engrain.integrations.chat_words import clean_query
 from engrain.integrations.owners import open_memory
 from engrain.memory.memory import Memory
 
@@ -34,10 +35,10 @@ class EngrainRetriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
-        if not query.strip():
+        if not (asked := clean_query(query)):
             return []
         n = self.k if k is None else k
-        found = self.memory.recall(query, n=n, min_relevance=self.min_relevance, where=self.where)
+        found = self.memory.recall(asked, n=n, min_relevance=self.min_relevance, where=self.where)
         return [make_document(hit) for hit in found.hits]
 
 

@@ -16,9 +16,10 @@ from engrain.core.errors import InvalidInput
 from engrain.core.model.items import Note, Source
 from engrain.core.model.records import RecordKey
 from engrain.core.validation import check_key
+from engrain.integrations.chat_words import clean_query
 from engrain.integrations.owners import AnyMemory, open_memory
 from engrain.memory.memory import MAX_HITS
-from engrain.tiers.indexed_records import IndexedDraft, IndexedRecord, IndexedRecords
+from engrain.tiers.records import IndexedDraft, IndexedRecord, IndexedRecords
 
 SPACE = "langchain documents"
 # Metadata of an item: the name of its collection and the id of its document.
@@ -96,10 +97,10 @@ class EngrainVectorStore(VectorStore):
 
     def _find(self, query: str, n: int) -> Iterator[Scored]:
         """Yield the documents that recall finds, best first."""
-        if not query.strip():
+        if not (asked := clean_query(query)):
             return
         where = {f"metadata.{_COLLECTION}": self._collection}
-        hits = self._memory.recall(query, n=min(n, MAX_HITS), where=where, min_relevance=0).hits
+        hits = self._memory.recall(asked, n=min(n, MAX_HITS), where=where, min_relevance=0).hits
         relevance = {hit.item.metadata[_DOCUMENT]: hit.relevance for hit in hits}
         for document in self.get_by_ids(sorted(relevance, key=lambda id: -relevance[id])):
             yield document, relevance[document.id]

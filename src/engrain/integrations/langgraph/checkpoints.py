@@ -104,13 +104,6 @@ def blob_key(place: Place, channel: str, version: object) -> RecordKey:
     return BLOB, place.thread, place.namespace, channel, str(version)
 
 
-def iterate_keys(records: ScopedRecords, prefix: RecordKey) -> Iterator[RecordKey]:
-    after: RecordKey | None = None
-    while page := records.keys(SPACE, prefix, limit=10_000, after=after):
-        yield from page
-        after = page[-1]
-
-
 def pack(head: Sequence[Any], data: bytes) -> bytes:
     """Write a line of JSON and the data behind it."""
     return json.dumps(head, separators=(",", ":")).encode() + b"\n" + data

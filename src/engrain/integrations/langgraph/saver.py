@@ -33,10 +33,10 @@ from engrain.integrations.langgraph.checkpoints import (
     CheckpointBodies,
     Place,
     blob_key,
-    iterate_keys,
 )  # fmt: skip
 from engrain.integrations.langgraph.threaded import ThreadedSaver
 from engrain.integrations.owners import AnyMemory, AnyStore, Owners, UserOf
+from engrain.integrations.record_pages import iterate_keys
 from engrain.tiers.records import ScopedRecords
 
 _COPIED_BYTES = 32_000_000
@@ -98,7 +98,7 @@ class EngrainSaver(ThreadedSaver):
         left = -1 if limit is None else max(limit, 0)
         for memory in self._owners.list_all(SPACE, under) if config is None else [self._owners.find(config)]:
             records = memory.records
-            places = [Place(*key[1:]) for key in iterate_keys(records, under)]
+            places = [Place(*key[1:]) for key in iterate_keys(records, SPACE, under)]
             chosen = [
                 place
                 for place in sorted(places, key=lambda place: place.id, reverse=True)
@@ -192,7 +192,7 @@ class EngrainSaver(ThreadedSaver):
         wanted = set(map(str, run_ids))
         for memory in self._owners.list_all(SPACE, (CHECKPOINT,)) if wanted else ():
             records = memory.records
-            places = [Place(*key[1:]) for key in iterate_keys(records, (CHECKPOINT,))]
+            places = [Place(*key[1:]) for key in iterate_keys(records, SPACE, (CHECKPOINT,))]
             self._drop(records, [place for place in places if place.run in wanted])
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
@@ -200,7 +200,7 @@ class EngrainSaver(ThreadedSaver):
             records = memory.records
             for kind in (BLOB, WRITE, CHECKPOINT):  # whoever finds a checkpoint finds its values
                 waiting, size = list[RecordDraft](), 0
-                for key in iterate_keys(records, (kind, source_thread_id)):
+                for key in iterate_keys(records, SPACE, (kind, source_thread_id)):
                     for one in records.read(SPACE, [key]):
                         target = (kind, target_thread_id, *one.key[2:])
                         waiting.append(RecordDraft(target, one.body, expires_at=one.expires_at))
@@ -219,7 +219,7 @@ class EngrainSaver(ThreadedSaver):
                 continue
             for memory in self._owners.list_all(SPACE, (CHECKPOINT, thread)):
                 records = memory.records
-                places = [Place(*key[1:]) for key in iterate_keys(records, (CHECKPOINT, thread))]
+                places = [Place(*key[1:]) for key in iterate_keys(records, SPACE, (CHECKPOINT, thread))]
                 latest = {place.namespace: place for place in places}  # keys come in order
                 kept = {place for one in latest.values() for place in self._find_chain(records, one)}
                 self._drop(records, [place for place in places if place not in kept])
@@ -247,8 +247,8 @@ class EngrainSaver(ThreadedSaver):
             records.write(SPACE, drops=drops)
         for thread, namespace in dict.fromkeys((place.thread, place.namespace) for place in places):
             # Before the checkpoints are read: a value that is written since is not among them.
-            blobs = list(iterate_keys(records, (BLOB, thread, namespace)))
-            left = [Place(*key[1:]) for key in iterate_keys(records, (CHECKPOINT, thread, namespace))]
+            blobs = list(iterate_keys(records, SPACE, (BLOB, thread, namespace)))
+            left = [Place(*key[1:]) for key in iterate_keys(records, SPACE, (CHECKPOINT, thread, namespace))]
             used = {
                 blob_key(stored.place, channel, version)
                 for stored in self._bodies.read_checkpoints(records, left)

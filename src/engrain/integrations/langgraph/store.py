@@ -28,10 +28,12 @@ from engrain.core.errors import InvalidInput
 from engrain.core.identity import Scope
 from engrain.core.model.items import Note, Source
 from engrain.core.model.records import RecordKey
+from engrain.integrations.chat_words import clean_query
 from engrain.integrations.langgraph.filters import fits_namespace, matches_filter
 from engrain.integrations.owners import AnyMemory, AnyStore, Owners, UserOf
+from engrain.integrations.record_pages import iterate_keys
 from engrain.memory.memory import MAX_HITS, Memory
-from engrain.tiers.indexed_records import IndexedDraft, IndexedRecord
+from engrain.tiers.records import IndexedDraft, IndexedRecord
 
 SPACE = "langgraph store"
 # It ends the namespace in a record's key: no label of a namespace is empty.
@@ -125,7 +127,7 @@ class EngrainStore(BaseStore):
         found: list[SearchItem] = []
         wanted = op.offset + op.limit
         for memory in self._list_memories(op.namespace_prefix):
-            scored = list(_find_by_text(memory, op, wanted)) if op.query else []
+            scored = list(_find_by_text(memory, op, wanted))
             seen = {stored.record.key for stored, _ in scored}
             rest = (one for one in memory.records.indexed(SPACE).iterate(op.namespace_prefix) if one.key not in seen)
             others = ((one, None) for one in map(_read, rest) if matches_filter(one.value, op.filter))
@@ -141,8 +143,7 @@ class EngrainStore(BaseStore):
         conditions = op.match_conditions or ()
         found: set[Namespace] = set()
         for memory in self._list_memories(()):
-            keys = _iterate_keys(memory)
-            spaces = {key[: key.index(_END)] for key in keys}
+            spaces = {key[: key.index(_END)] for key in iterate_keys(memory.records, SPACE)}
             found |= {one[: op.max_depth] for one in spaces if all(fits_namespace(each, one) for each in conditions)}
         return sorted(found)[op.offset : op.offset + op.limit]
 
@@ -196,9 +197,11 @@ class EngrainStore(BaseStore):
 
 def _find_by_text(memory: Memory, op: SearchOp, wanted: int) -> Iterator[tuple[_Stored, float]]:
     """Yield the values that recall finds, best first, each once."""
+    if not (query := clean_query(op.query or "")):
+        return
     where = {"exists": True} if not op.namespace_prefix else {"contains": json.dumps(op.namespace_prefix)}
     n = MAX_HITS if op.filter else min(MAX_HITS, 2 * wanted + 20)
-    hits = memory.recall(op.query or "", n=n, where={f"metadata.{_UNDER}": where}, min_relevance=0).hits
+    hits = memory.recall(query, n=n, where={f"metadata.{_UNDER}": where}, min_relevance=0).hits
     best: dict[RecordKey, float] = {}
     for hit in hits:
         *namespace, key = hit.item.metadata[_NAME]
@@ -212,13 +215,6 @@ def _find_by_text(memory: Memory, op: SearchOp, wanted: int) -> Iterator[tuple[_
 def _load(memory: Memory, namespace: Namespace, key: str) -> _Stored | None:
     found = memory.records.indexed(SPACE).read([_record_key(namespace, key)])
     return _read(found[0]) if found else None
-
-
-def _iterate_keys(memory: Memory) -> Iterator[RecordKey]:
-    after: RecordKey | None = None
-    while page := memory.records.keys(SPACE, limit=10_000, after=after):
-        yield from page
-        after = page[-1]
 
 
 def _record_key(namespace: Namespace, key: str) -> RecordKey:

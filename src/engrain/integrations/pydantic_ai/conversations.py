@@ -20,6 +20,7 @@ from pydantic_ai.messages import ModelMessagesTypeAdapter
 from engrain.core.errors import Conflict
 from engrain.core.model.records import Expected, Record, RecordDraft, RecordKey
 from engrain.integrations.owners import AnyMemory, open_memory
+from engrain.integrations.record_pages import iterate_keys, iterate_records
 
 SPACE = "pydantic ai"
 CONVERSATION, ENTRY = "conversation", "entry"
@@ -89,7 +90,7 @@ class EngrainConversationStore(ConversationStore):
         while True:
             generation = self._find(_GENERATION)
             used = self._find_used(self._iterate_conversations())
-            unused = [key for key in self._records.keys(SPACE, (ENTRY,)) if key[1] not in used]
+            unused = [key for key in iterate_keys(self._records, SPACE, (ENTRY,)) if key[1] not in used]
             try:
                 return self._records.write(
                     SPACE, drops=unused, expect=[(_GENERATION, generation.hash if generation else None)]
@@ -143,10 +144,7 @@ class EngrainConversationStore(ConversationStore):
         return ConversationEntry(id=entry_id, parent_id=values["parent_id"], kind=values["kind"], message=parsed)
 
     def _iterate_conversations(self) -> Iterator[ConversationRecord]:
-        after: RecordKey | None = None
-        while page := self._records.scan(SPACE, (CONVERSATION,), after=after):
-            yield from (_RECORD.validate_json(one.body) for one in page)
-            after = page[-1].key
+        return (_RECORD.validate_json(one.body) for one in iterate_records(self._records, SPACE, (CONVERSATION,)))
 
     def _find(self, key: RecordKey) -> Record | None:
         found = self._records.read(SPACE, [key])

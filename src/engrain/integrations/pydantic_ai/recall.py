@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelMessage, ModelRequest, UserPromptPart
 
-from engrain.core.validation import MAX_QUERY
+from engrain.integrations.chat_words import keep_words, recall_block
 from engrain.integrations.owners import AnyMemory, open_memory
 
 
@@ -46,22 +47,24 @@ class RecallFromMemory(AbstractCapability[Any]):
         if place is None:
             return messages
         request = messages[place]
-        recalled = self._opened.recall(_find_prompt(request)[: MAX_QUERY // 4], n=self.n, budget=self.budget)
+        recalled = recall_block(self._opened, _find_prompt(request), self.n, self.budget)
         if not recalled:
             return messages
-        part = UserPromptPart(content=str(recalled))
+        part = UserPromptPart(content=recalled)
         return [*messages[:place], replace(request, parts=[part, *request.parts]), *messages[place + 1 :]]
 
     def _keep(self, session: str, prompt: Any, output: Any) -> None:
-        for role, text in (("user", prompt), ("assistant", output)):
-            if isinstance(text, str) and text.strip():
-                self._opened.add_message(role, text, session=session)
+        keep_words(self._opened, "user", _join_texts(prompt), session=session)
+        keep_words(self._opened, "assistant", output if isinstance(output, str) else "", session=session)
 
 
 def _find_prompt(message: ModelMessage) -> str:
     """Return the words of the user in a message."""
     if not isinstance(message, ModelRequest):
         return ""
-    texts = [part.content for part in message.parts if isinstance(part, UserPromptPart)]
-    words = [text if isinstance(text, str) else " ".join(one for one in text if isinstance(one, str)) for text in texts]
-    return "\n".join(words).strip()
+    return "\n".join(_join_texts(part.content) for part in message.parts if isinstance(part, UserPromptPart)).strip()
+
+
+def _join_texts(content: str | Sequence[Any] | None) -> str:
+    """Return the words of a prompt, which may have images and documents among them."""
+    return content if isinstance(content, str) else "\n".join(one for one in content or () if isinstance(one, str))

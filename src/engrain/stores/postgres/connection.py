@@ -19,7 +19,7 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 from engrain.core.errors import ConfigError, OutcomeUnknown, StoreBusy, StoreClosed, StoreUnavailable
 from engrain.core.identity import Scope
 from engrain.core.secrets.urls import hide_secrets
-from engrain.stores.postgres.adapters import AdapterContext, is_lost, is_retryable, translate_error
+from engrain.stores.postgres.syntax import AdapterContext, is_lost, is_retryable, translate_error
 from engrain.stores.relational.dialect import Deferred
 from engrain.stores.urls import COMMON_OPTIONS, SWITCH, UrlOption, make_url_error, split_url
 
@@ -339,12 +339,12 @@ class Database:
     def _explain_refusal(self, exc: psycopg.Error, tries: int, seconds: float) -> StoreUnavailable | ConfigError:
         tried = f"(tried {self.address.shown} {'once' if tries == 1 else f'{tries} times'} in {seconds:.1f} s)"
         lines = [line.strip().rstrip(".?") for line in str(exc).strip().splitlines()]
-        said = "; ".join(lines).removeprefix("connection failed: ")
+        message = "; ".join(lines).removeprefix("connection failed: ")
         # The driver gives a refused connection no code. Only the message tells a wrong password from a dead server.
         for words, fix in _REFUSALS.items():
-            if words in said:
-                return ConfigError(f"the server refused us: {said}. {fix} {tried}")
-        return StoreUnavailable(f"the server did not answer: {said}. {tried}")
+            if words in message:
+                return ConfigError(f"the server refused us: {message}. {fix} {tried}")
+        return StoreUnavailable(f"the server did not answer: {message}. {tried}")
 
     def close(self) -> None:
         with self._guard:

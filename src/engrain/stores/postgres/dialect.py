@@ -17,13 +17,19 @@ from engrain.core.errors import ConfigError, EngrainError, ReadOnlyStore, raise_
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
 from engrain.core.model.items import Vectors, Words
-from engrain.stores.postgres.adapters import BigintArray, IntegerArray, RealArray, read_vector
 from engrain.stores.postgres.connection import Database, PipelinedConnection, TimedConnection
-from engrain.stores.postgres.syntax import SYNTAX, build_where, encode_filters
+from engrain.stores.postgres.syntax import (
+    SYNTAX,
+    BigintArray,
+    IntegerArray,
+    RealArray,
+    build_where,
+    encode_filters,
+    read_vector,
+)
 from engrain.stores.relational.dialect import Deferred, Do, Pending, ScopeKey, Transaction
-from engrain.stores.relational.holds import hash_owner
 from engrain.stores.relational.rows import Row
-from engrain.stores.relational.scopes import TABLES, hash_scope
+from engrain.stores.relational.scopes import TABLES, hash_owner, hash_scope
 from engrain.stores.relational.statements import Statement
 from engrain.stores.vector_math import stack_windows
 

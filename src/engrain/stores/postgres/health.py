@@ -12,7 +12,7 @@ from engrain.ports.storage import check_owners
 from engrain.stores.postgres.connection import TimedConnection
 from engrain.stores.postgres.dialect import PostgresDialect, count_words, write_words
 from engrain.stores.postgres.migrate import latest_version
-from engrain.stores.postgres.vector_index import MAX_DIMENSION, HnswIndexes
+from engrain.stores.postgres.vectors import MAX_DIMENSION, HnswIndexes
 from engrain.stores.relational.dialect import Transaction
 
 _BATCH = 500

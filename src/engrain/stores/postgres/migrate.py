@@ -9,8 +9,8 @@ import psycopg
 from psycopg import sql
 
 from engrain.core.errors import ConfigError, NewerStore, NotADatabase, OlderStore, StoreError
-from engrain.stores.postgres.adapters import translate_error
 from engrain.stores.postgres.connection import Database, TimedConnection
+from engrain.stores.postgres.syntax import translate_error
 from engrain.stores.relational.statements import read_migrations
 
 _LEAST_VERSION = 14

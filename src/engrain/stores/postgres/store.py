@@ -11,19 +11,17 @@ from engrain.stores.postgres.connection import Database, read_url
 from engrain.stores.postgres.dialect import PostgresDialect
 from engrain.stores.postgres.health import Health
 from engrain.stores.postgres.migrate import prepare
-from engrain.stores.postgres.vector_index import HnswIndexes
-from engrain.stores.postgres.vectors import MeanVectors, VectorSearch
+from engrain.stores.postgres.vectors import HnswIndexes, MeanVectors, VectorSearch
 from engrain.stores.postgres.visibility import VisibilityCache
 from engrain.stores.postgres.words import PostingsCache, WordSearch
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dump import Dump
-from engrain.stores.relational.episodes import Episodes
 from engrain.stores.relational.erasure import Erasures
 from engrain.stores.relational.reads import ItemReads
 from engrain.stores.relational.records import Records
 from engrain.stores.relational.requests import Requests
 from engrain.stores.relational.restore import Restore
-from engrain.stores.relational.sessions import Sessions
+from engrain.stores.relational.sessions import Episodes, Sessions
 from engrain.stores.relational.tasks import Tasks
 from engrain.stores.relational.usage import Outcomes, UsageCounts
 from engrain.stores.relational.writes import ItemWrites

@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from engrain.core.clock import to_micros
 from engrain.core.model.filters import Filter
-from engrain.stores.postgres.adapters import BigintArray
-from engrain.stores.postgres.syntax import build_where
+from engrain.stores.postgres.syntax import BigintArray, build_where
 from engrain.stores.relational.dialect import Dialect, Pending, Transaction
 
 _MAX_SCOPES = 1_000

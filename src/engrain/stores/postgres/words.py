@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from engrain.core.model.queries import WordHit, WordMatches, WordQuery
 from engrain.core.text.bm25 import FloatArray, compute_idf, score_bm25
-from engrain.stores.postgres.adapters import BigintArray, IntegerArray
 from engrain.stores.postgres.dialect import PostgresDialect
+from engrain.stores.postgres.syntax import BigintArray, IntegerArray
 from engrain.stores.postgres.visibility import Ints, Visibility, VisibilityCache, match_filter
 from engrain.stores.relational.dialect import Pending, Transaction
 

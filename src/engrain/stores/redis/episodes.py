@@ -10,8 +10,8 @@ from typing import Any
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.identity import Scope
+from engrain.core.model.retention import TIERS
 from engrain.core.model.sessions import Episode, RawOutput
-from engrain.core.model.tier_limits import TIERS
 from engrain.stores.composite import ErasureGuard
 from engrain.stores.redis.connection import (
     RedisConnection,

@@ -22,7 +22,6 @@ from engrain.core.model.erasure import (
 from engrain.ports.erasure import NONE
 from engrain.stores.relational.dialect import Transaction
 from engrain.stores.relational.forget import count_part, remove_part
-from engrain.stores.relational.holds import Holds, hide_user, load_reasons
 from engrain.stores.relational.leftovers import (
     count_leftovers,
     has_no_rows,
@@ -33,12 +32,15 @@ from engrain.stores.relational.leftovers import (
 from engrain.stores.relational.rows import Row, read_receipt
 from engrain.stores.relational.scopes import (
     ERASING,
+    Holds,
     anonymize_scope,
     block_scope,
     count_scopes,
     delete_scopes,
     find_user_scopes,
     hash_scope,
+    hide_user,
+    load_reasons,
     lock_user_scopes,
 )
 
@@ -80,11 +82,11 @@ class Erasures(Holds):
         def do(tx: Transaction) -> Erasure | OnHold:
             if running := tx.rows("load_erasures", id=id):
                 return _read_erasure(running[0])
-            return self._refuse_held(tx, subject) or self._begin(tx, id, subject, notes)
+            return self._refuse_on_hold(tx, subject) or self._begin(tx, id, subject, notes)
 
-        return self._write_unless_held(do)
+        return self._write_unless_on_hold(do)
 
-    def _write_unless_held(self, do: Callable[[Transaction], Erasure | OnHold], repeat: bool = False) -> Erasure:
+    def _write_unless_on_hold(self, do: Callable[[Transaction], Erasure | OnHold], repeat: bool = False) -> Erasure:
         """Raise a refusal after the commit, because it is on record."""
         self._dialect.prepare_index({})
         (answer,) = self._dialect.write(None, lambda tx: [do(tx)], repeat=repeat)
@@ -92,7 +94,7 @@ class Erasures(Holds):
             raise answer
         return answer
 
-    def _refuse_held(self, tx: Transaction, subject: Subject) -> OnHold | None:
+    def _refuse_on_hold(self, tx: Transaction, subject: Subject) -> OnHold | None:
         """Record the refusal, and hide the user, if a hold keeps the data."""
         user = subject if subject.by == "user" else find_owner(subject.scope)
         if user is not None:
@@ -130,7 +132,7 @@ class Erasures(Holds):
         def do(tx: Transaction) -> Erasure | OnHold:
             erasure = self._load(tx, id)
             if erasure.stage == "blocked" and erasure.subject is not None:
-                if refused := self._refuse_held(tx, erasure.subject):
+                if refused := self._refuse_on_hold(tx, erasure.subject):
                     tx.run("delete_erasure", id=id)
                     return refused
                 # A part may be written to again from now on; a user only when the names are deleted.
@@ -140,7 +142,7 @@ class Erasures(Holds):
                 remove_concurrent_writes(tx, erasure)
             return self._load(tx, id)
 
-        return self._write_unless_held(do, repeat=True)
+        return self._write_unless_on_hold(do, repeat=True)
 
     def _delete_rows(self, tx: Transaction, id: str, subject: Subject, at: int) -> None:
         ids: Sequence[str] = ()

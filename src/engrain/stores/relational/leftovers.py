@@ -27,7 +27,6 @@ from engrain.stores.relational.forget import (
     remove_items,
     remove_part,
 )
-from engrain.stores.relational.holds import find_user, load_reasons
 from engrain.stores.relational.scopes import (
     HIDDEN,
     OPEN,
@@ -36,6 +35,8 @@ from engrain.stores.relational.scopes import (
     anonymize_scope,
     count_tables,
     delete_scopes,
+    find_user,
+    load_reasons,
     load_scopes,
     lock_user_scopes,
 )

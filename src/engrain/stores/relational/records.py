@@ -22,9 +22,9 @@ from engrain.core.model.records import (
     hash_body,
 )
 from engrain.stores.relational.dialect import Dialect, Transaction
-from engrain.stores.relational.episodes import delete_in_batches
-from engrain.stores.relational.holds import check_hold
 from engrain.stores.relational.rows import Row, read_time, write_time
+from engrain.stores.relational.scopes import check_hold
+from engrain.stores.relational.sessions import delete_in_batches
 
 _AFTER_ALL = 1 << 62
 _SCANS: dict[ScanOrder, str] = {

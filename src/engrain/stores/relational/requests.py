@@ -9,9 +9,9 @@ from engrain.core.clock import to_micros
 from engrain.core.identity import Scope
 from engrain.core.model.plans import Applied, Request
 from engrain.stores.relational.dialect import Dialect, Transaction
-from engrain.stores.relational.holds import load_scopes_on_hold
 from engrain.stores.relational.rows import read_answer
-from engrain.stores.relational.writes import find_answer, hash_asked, store_answer
+from engrain.stores.relational.scopes import load_scopes_on_hold
+from engrain.stores.relational.writes import find_answer, hash_request, store_answer
 
 
 class Requests:
@@ -23,7 +23,7 @@ class Requests:
         if request is None:
             return None
         rows = self.dialect.ask(scope, "load_request", id=request.id)
-        return read_answer(rows[0][0], hash_asked(self.dialect.key, request.asked)) if rows else None
+        return read_answer(rows[0][0], hash_request(self.dialect.key, request.asked)) if rows else None
 
     def once(self, scope: Scope, request: Request | None, do: Callable[[], Applied]) -> Applied:
         if request is None:

@@ -20,8 +20,8 @@ from engrain.core.text.passages import index_words
 from engrain.core.text.tokenizer import fold_entity
 from engrain.stores.relational.dialect import Dialect, ScopeKey, Transaction
 from engrain.stores.relational.dump import find_change_token
-from engrain.stores.relational.holds import find_user, hide_user
 from engrain.stores.relational.rows import write_answer, write_episode, write_metadata, write_time
+from engrain.stores.relational.scopes import find_user, hide_user
 from engrain.stores.relational.usage import UsageCounts
 
 PAGE = 500  # rows whose words and vectors are in memory until they are written together

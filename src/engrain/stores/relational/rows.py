@@ -87,10 +87,18 @@ def read_item(row: Row) -> Item:
         id=id_, kind=kind, text=text, importance=importance, recorded_at=from_micros(recorded),
         valid_from=from_micros(begins), valid_to=read_time(ends), occurred_at=read_time(occurred), slot=slot,
         metadata=read_metadata(metadata), sources=read_sources(sources), trust=trust, session=session, place=place,
-        speaker=speaker, role=role, relation=None if subject is None else Relation(subject, relation, object_),
+        speaker=speaker, role=role, relation=read_relation(subject, relation, object_),
         pinned=bool(pinned), replaced_by=replaced_by, retracted_at=read_time(retracted),
         expires_at=read_time(expires), access_count=count, last_accessed=read_time(accessed),
     )  # fmt: skip
+
+
+def read_relation(subject: Any, relation: Any, object_: Any) -> Relation | None:
+    if subject is None:
+        return None
+    if relation is None or object_ is None:
+        raise ValueError("a relation without its name or its object")
+    return Relation(subject, relation, object_)
 
 
 def read_sources(found: Any) -> tuple[Source, ...]:

@@ -26,8 +26,8 @@ from engrain.core.model.tasks import (
     TaskStatus,
 )
 from engrain.stores.relational.dialect import Deferred, Dialect, Pending, ScopeKey, Transaction
-from engrain.stores.relational.holds import check_hold, load_scopes_on_hold
 from engrain.stores.relational.rows import TASK_WIDTH, Row, decodes, read_time, write_time
+from engrain.stores.relational.scopes import check_hold, load_scopes_on_hold
 
 Answer = TypeVar("Answer")
 _NO_LIMIT = 1 << 62
@@ -301,7 +301,7 @@ class StepJournal:
         """Begin a step that writes memory: the ids that it wrote if it is done already, else None."""
         found = self.begin(write.start)
         if found.status == "done":
-            return list(json.loads(found.result or "[]"))
+            return found.list_written()
         if found.settled:
             raise _make_conflict(found)
         return None

@@ -34,9 +34,7 @@ from engrain.core.text.tokenizer import fold_entity
 from engrain.core.validation import check_metadata
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dialect import Deferred, Dialect, Do, Pending, Transaction
-from engrain.stores.relational.episodes import add_planned_episode
 from engrain.stores.relational.forget import forget_item
-from engrain.stores.relational.holds import check_hold
 from engrain.stores.relational.rows import (
     read_answer,
     read_item,
@@ -47,7 +45,8 @@ from engrain.stores.relational.rows import (
     write_metadata,
     write_time,
 )
-from engrain.stores.relational.sessions import check_summary_version
+from engrain.stores.relational.scopes import check_hold
+from engrain.stores.relational.sessions import add_planned_episode, check_summary_version
 from engrain.stores.relational.tasks import Tasks
 from engrain.stores.relational.usage import UsageCounts, Uses, group_uses
 
@@ -197,7 +196,7 @@ class _StepWriter:
         if step.request_id is None:
             return self._add(step.draft)
         request = Request(step.request_id, describe_request((step,)))
-        first = None if self._is_kept_out(step.draft) else find_answer(self.tx, request.id, request.asked)
+        first = None if self._has_tombstone(step.draft) else find_answer(self.tx, request.id, request.asked)
         if first:
             return repeat_outcome(first.outcomes[0])
         outcome = self._add(step.draft)
@@ -207,7 +206,7 @@ class _StepWriter:
         return outcome
 
     def _add(self, draft: Draft) -> Outcome:
-        if self._is_kept_out(draft):
+        if self._has_tombstone(draft):
             return Outcome(None, "kept_out")
         if draft.slot is not None or draft.ends:
             self._write_rows()
@@ -243,16 +242,18 @@ class _StepWriter:
         if not draft.ends:
             return ()
         ids = {self.ids_by_step.get(name, name) for name in draft.ends} - {None, new}
-        found = [read_item(row) for id_ in ids for row in self.tx.rows("load_standing_item", id=id_)]
-        named = [StoredVersion(one.id, "", one.valid_from, one.valid_to, one.trust) for one in found]
-        ended = choose_ended(begins, trust, sorted(named, key=lambda one: one.id))
+        found = [read_item(row) for id_ in ids for row in self.tx.rows("load_unretracted_item", id=id_)]
+        named = [
+            StoredVersion(version.id, "", version.valid_from, version.valid_to, version.trust) for version in found
+        ]
+        ended = choose_ended(begins, trust, sorted(named, key=lambda version: version.id))
         for id_ in ended:
             self.tx.run("close_item", id=id_, valid_to=to_micros(begins), replaced_by=new)
         return ended
 
     def _correct(self, step: Correct) -> Outcome:
-        old, draft = self._load_standing(step.id), step.draft
-        if self._is_kept_out(draft):
+        old, draft = self._load_unretracted(step.id), step.draft
+        if self._has_tombstone(draft):
             return Outcome(None, "kept_out")
         trust = self._find_trust(draft.source)
         times = {name: getattr(draft, name) or getattr(old, name) for name in ("occurred_at", "expires_at")}
@@ -273,7 +274,7 @@ class _StepWriter:
         return Outcome(new, "replaced", (old.id,), place=old.place)
 
     def _change(self, step: Change) -> Outcome:
-        self._load_standing(step.id)
+        self._load_unretracted(step.id)
         expires = write_time(step.expires_at)
         self.tx.run("change_item", id=step.id, importance=step.importance, pinned=step.pinned, expires_at=expires)
         if step.metadata is not None:
@@ -298,7 +299,7 @@ class _StepWriter:
 
     # What is stored already
 
-    def _is_kept_out(self, draft: Draft) -> bool:
+    def _has_tombstone(self, draft: Draft) -> bool:
         """A text that was forgotten is not derived again."""
         if not draft.derived:
             return False
@@ -333,8 +334,8 @@ class _StepWriter:
             for id_, found, begins, ends, trust in rows
         ]
 
-    def _load_standing(self, id_: str) -> Item:
-        rows = self.tx.rows("load_standing_item", id=id_)
+    def _load_unretracted(self, id_: str) -> Item:
+        rows = self.tx.rows("load_unretracted_item", id=id_)
         if not rows:
             raise NotFound(f"there is no item {id_!r} in this scope.")
         return read_item(rows[0])
@@ -440,15 +441,15 @@ def _find_models(vectors: Iterable[Vectors]) -> dict[str, int]:
 def find_answer(tx: Transaction, request_id: str | None, asked: str | None) -> Applied | None:
     """The answer to the first request of this id. Without `asked`, whatever it asked for."""
     rows = tx.rows("load_request", id=request_id) if request_id is not None else []
-    return read_answer(rows[0][0], None if asked is None else hash_asked(tx.dialect.key, asked)) if rows else None
+    return read_answer(rows[0][0], None if asked is None else hash_request(tx.dialect.key, asked)) if rows else None
 
 
 def store_answer(tx: Transaction, request: Request, applied: Applied, at: int) -> None:
-    answer = write_answer(applied, hash_asked(tx.dialect.key, request.asked))
+    answer = write_answer(applied, hash_request(tx.dialect.key, request.asked))
     tx.run("add_request", id=request.id, answer=answer, at=at)
 
 
-def hash_asked(key: bytes, asked: str) -> bytes:
+def hash_request(key: bytes, asked: str) -> bytes:
     return bytes.fromhex(hash_keyed(key, "asked", asked))
 
 

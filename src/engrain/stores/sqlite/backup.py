@@ -36,11 +36,10 @@ from engrain.ports.plain_files import read_plain
 from engrain.stores.sqlite.checksums import find_damage
 from engrain.stores.sqlite.connection import Connection, require_encryption
 from engrain.stores.sqlite.dialect import SqliteDialect
-from engrain.stores.sqlite.journals import RENUMBER_LOGS
 from engrain.stores.sqlite.lock import FileLock
-from engrain.stores.sqlite.migrate import APPLICATION_ID, latest_version
 from engrain.stores.sqlite.opening import (
     NO_FOLLOW,
+    RENUMBER_LOGS,
     StoreFile,
     as_immutable,
     check_key,
@@ -51,7 +50,7 @@ from engrain.stores.sqlite.opening import (
     write_copy,
 )
 from engrain.stores.sqlite.pool import Pool
-from engrain.stores.sqlite.schema import list_tables, open_outside
+from engrain.stores.sqlite.schema import APPLICATION_ID, latest_version, list_tables, open_outside
 from engrain.stores.sqlite.syntax import load_sql
 
 _SQL = load_sql()
@@ -366,7 +365,7 @@ def replace_store(copy: Path, target: Path, check: Callable[[], None]) -> None:
                     f"If there are none, and it is to be lost, remove {log.name}."
                 )
         check()
-        lock.write_note()  # the commits of the old one
+        lock.queue.write_note()  # the commits of the old one
         copy.replace(target)
         for end in ("-wal", "-shm", "-journal"):
             _sibling(target, end).unlink(missing_ok=True)

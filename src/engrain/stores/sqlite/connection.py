@@ -114,8 +114,13 @@ class Connection:
             self.run(sql, args)
 
     def insert(self, sql: str, rows: Iterable[Row], scope: int | None = None) -> None:
-        """Insert rows of one scope with their checksums. Each has every column in the type that SQLite stores."""
-        sealed = [(*row, NO_CHECKSUM + zlib.crc32(marshal.dumps(row, 2))) for row in rows]
+        """Insert rows of one scope with their checksums. Each has every column."""
+        given = list(rows)
+        try:
+            sealed = [(*row, compute_checksum(*row)) for row in given]
+        except ValueError:  # a value of a subclass, such as an Enum, has no checksum
+            plain = [tuple(map(_to_plain_value, row)) for row in given]
+            sealed = [(*row, compute_checksum(*row)) for row in plain]
         try:
             self._raw.executemany(sql, sealed)
         except _DATA_ERRORS as exc:
@@ -283,6 +288,16 @@ class Connection:
 def compute_checksum(*values: Any) -> int:
     # CRC-32 finds every single flipped bit. Format 2 of marshal has no references: equal values give equal bytes.
     return NO_CHECKSUM + zlib.crc32(marshal.dumps(values, 2))
+
+
+_CONVERSIONS: dict[type, Callable[[Any], Any]] = {
+    str: str.__str__, int: int.__int__, float: float.__float__, bytes: bytes.__bytes__
+}  # fmt: skip
+
+
+def _to_plain_value(value: Any) -> Any:
+    """Return a value of a subclass in the type that SQLite stores."""
+    return next((convert(value) for kind, convert in _CONVERSIONS.items() if isinstance(value, kind)), value)
 
 
 def check_row(value: Any, table: str, checksum: int | None, *values: Any) -> Any:

@@ -16,9 +16,8 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
 from engrain.core.model.items import Vectors, Words
 from engrain.stores.relational.dialect import Deferred, Do, Fetched, ScopeKey, Transaction
-from engrain.stores.relational.holds import hash_owner
 from engrain.stores.relational.rows import Row, decodes
-from engrain.stores.relational.scopes import TABLES
+from engrain.stores.relational.scopes import TABLES, hash_owner
 from engrain.stores.relational.statements import Statement, number_parameters
 from engrain.stores.sqlite.checksums import build_counter_raise, find_target, list_insert_triggers, prepare_insert
 from engrain.stores.sqlite.connection import CLOSED, Connection

@@ -19,12 +19,10 @@ from engrain.stores.relational.erasure import Erasures
 from engrain.stores.relational.forget import find_part, find_removal, find_requests
 from engrain.stores.relational.scopes import find_user_scopes
 from engrain.stores.sqlite.connection import Connection
-from engrain.stores.sqlite.journals import find_open_files
 from engrain.stores.sqlite.lock import FileLock, read_at
-from engrain.stores.sqlite.migrate import APPLICATION_ID
-from engrain.stores.sqlite.opening import StoreFile, as_immutable
+from engrain.stores.sqlite.opening import StoreFile, as_immutable, find_open_files
 from engrain.stores.sqlite.pool import Pool
-from engrain.stores.sqlite.schema import open_outside
+from engrain.stores.sqlite.schema import APPLICATION_ID, open_outside
 from engrain.stores.sqlite.syntax import load_sql
 
 _SQL = load_sql()

@@ -22,9 +22,8 @@ from engrain.stores.sqlite.checksums import accept_rows, build_counter_raise, fi
 from engrain.stores.sqlite.connection import Connection, Row
 from engrain.stores.sqlite.dialect import IndexRows, SqliteDialect
 from engrain.stores.sqlite.index.view import IndexCache
-from engrain.stores.sqlite.migrate import latest_version
 from engrain.stores.sqlite.opening import StoreFile
-from engrain.stores.sqlite.schema import LIST_OBJECTS, find_fault
+from engrain.stores.sqlite.schema import LIST_OBJECTS, find_fault, latest_version
 from engrain.stores.sqlite.syntax import MODEL_SHIFT, load_sql
 from engrain.stores.sqlite.writer import WriteQueue
 

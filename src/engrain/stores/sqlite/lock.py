@@ -104,6 +104,7 @@ class TicketQueue:
             return 0o600
 
     def read_note(self) -> tuple[bytes, int]:
+        """The store that last wrote here, and the number of its last commit: no bytes and 0 if there is none."""
         with contextlib.suppress(OSError):  # no writer has been here, or it may not be read
             if self._file is None or self._pid != os.getpid():
                 self._file = _open_plain_file(self._path)
@@ -112,7 +113,8 @@ class TicketQueue:
             return note[:8], int.from_bytes(note[8:], "little")
         return b"", 0
 
-    def write_note(self, store: bytes, commits: int) -> None:
+    def write_note(self, store: bytes = b"", commits: int = 0) -> None:
+        """Note a commit beside the file. It is not synced: it may be older than the file, and never newer."""
         with contextlib.suppress(OSError):  # the commit is durable, and its caller is not to hear otherwise
             write_at(self._open(), store[:8].ljust(8, b"\0") + commits.to_bytes(8, "little"), _NOTE_AT)
 
@@ -163,14 +165,6 @@ class FileLock:
         """Does nothing if it is not held. An interrupted call may have left it held."""
         if self.queue.holder is self:
             self.queue.free()
-
-    def read_note(self) -> tuple[bytes, int]:
-        """The store that last wrote here, and the number of its last commit: no bytes and 0 if there is none."""
-        return self.queue.read_note()
-
-    def write_note(self, store: bytes = b"", commits: int = 0) -> None:
-        """Note a commit beside the file. It is not synced: it may be older than the file, and never newer."""
-        self.queue.write_note(store, commits)
 
     @contextlib.contextmanager
     def hold(self, timeout: float) -> Iterator[None]:

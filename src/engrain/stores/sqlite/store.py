@@ -13,17 +13,15 @@ from engrain.core.errors import EngrainError, OutcomeUnknown, StoreBusy, StoreCl
 from engrain.core.identity import IdSource, SortableIds, hash_keyed
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dump import Dump
-from engrain.stores.relational.episodes import Episodes
 from engrain.stores.relational.reads import ItemReads
 from engrain.stores.relational.records import Records
 from engrain.stores.relational.requests import Requests
 from engrain.stores.relational.restore import Restore
-from engrain.stores.relational.sessions import Sessions
+from engrain.stores.relational.sessions import Episodes, Sessions
 from engrain.stores.relational.tasks import Tasks
 from engrain.stores.relational.usage import Outcomes, UsageCounts
 from engrain.stores.relational.writes import ItemWrites
 from engrain.stores.sqlite.backup import Backups, remove_killed_restore
-from engrain.stores.sqlite.checkpoint import Checkpointer, start_log
 from engrain.stores.sqlite.checksums import build_commit_count
 from engrain.stores.sqlite.connection import CLOSED, Connection
 from engrain.stores.sqlite.dialect import SqliteDialect
@@ -31,8 +29,6 @@ from engrain.stores.sqlite.erasure import SqliteErasures
 from engrain.stores.sqlite.health import Health
 from engrain.stores.sqlite.index.view import IndexCache
 from engrain.stores.sqlite.lock import FileLock
-from engrain.stores.sqlite.logs import check_log
-from engrain.stores.sqlite.migrate import LOCK_SECONDS, create_file, read_version, upgrade
 from engrain.stores.sqlite.opening import (
     FileIdentity,
     Journal,
@@ -44,8 +40,17 @@ from engrain.stores.sqlite.opening import (
 )
 from engrain.stores.sqlite.pool import Pool
 from engrain.stores.sqlite.purge import Purge
-from engrain.stores.sqlite.schema import LIST_OBJECTS, ReadPermission, check_schema
+from engrain.stores.sqlite.schema import (
+    LIST_OBJECTS,
+    LOCK_SECONDS,
+    ReadPermission,
+    check_schema,
+    create_file,
+    read_version,
+    upgrade,
+)
 from engrain.stores.sqlite.syntax import load_sql
+from engrain.stores.sqlite.wal import Checkpointer, check_log, start_log
 from engrain.stores.sqlite.writer import WriteQueue
 
 _SQL = load_sql()
@@ -117,7 +122,7 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Requests, Sessions, Du
             remove_killed_restore(self._file.path)
         upgrade(db, self._file, self._lock)
         # Before the file is read: another process may commit meanwhile.
-        noted = self._lock.read_note() if self._lock else (b"", 0)
+        noted = self._lock.queue.read_note() if self._lock else (b"", 0)
         key, commits = db.rows(_SQL["find_meta"], {"name": "key"}), db.rows(_SQL["find_commits"])
         if not key or not commits:
             raise StoreCorrupt(f"{self._name} is damaged: it has lost its key or its counter. Restore a backup.")
@@ -223,7 +228,7 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Requests, Sessions, Du
                 "store at once: that saves them into the file, if it can be. Then repeat this one with its request_id."
             )
         if self._lock and self._commits:
-            self._lock.write_note(self.dialect.key[:8], self._commits)
+            self._lock.queue.write_note(self.dialect.key[:8], self._commits)
             self._commits = 0
 
     def after_commit(self, db: Connection) -> None:

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from engrain.core.model.filters import FLAG, NUMBER, TEXT, Filter, find_type
-from engrain.stores.relational.filters import FilterBuilder
+from engrain.stores.relational.reads import FilterBuilder
 from engrain.stores.relational.rows import EPISODE_COLUMNS, ITEM_COLUMNS, RECORD_COLUMNS, STEP_COLUMNS, TASK_COLUMNS
 from engrain.stores.relational.statements import Statement, Syntax
 from engrain.stores.sqlite.checksums import load_tables

@@ -59,7 +59,7 @@ def show_ask(visit: Visit) -> Response:
             asked.text, n=asked.n, budget=asked.budget, as_of=asked.as_of, min_relevance=asked.floor,
             where={"kind": asked.kind} if asked.kind else None,
         )  # fmt: skip
-        best = max((sum(part for part in hit.arms.values() if part > 0) for hit in found.hits), default=1.0)
+        best = max((sum(part for part in hit.score_parts.values() if part > 0) for hit in found.hits), default=1.0)
         left_out = [(omitted, _load_items(visit, omitted)) for omitted in found.omitted]
         values |= {"found": found, "best": best or 1.0, "left_out": left_out, "mark_span": _mark_span}
     if visit.by_htmx:

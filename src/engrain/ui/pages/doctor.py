@@ -18,8 +18,8 @@ def show_checks(visit: Visit) -> Response:
     whole_store = visit.query("of") == "store"
     found = visit.store.doctor(None if whole_store else visit.scope)
     order = {"fail": 0, "warn": 1, "unknown": 2}
-    attention = sorted((one for one in found if one.state in order), key=lambda one: order[one.state])
-    groups = [(group, [one for one in found if one.group == group and one.state == "pass"]) for group in GROUPS]
+    attention = sorted((check for check in found if check.state in order), key=lambda check: order[check.state])
+    groups = [(group, [check for check in found if check.group == group and check.state == "pass"]) for group in GROUPS]
     return visit.fragment("_checks.html", groups=groups, attention=attention, summary=summarize_checks(found))
 
 

@@ -64,11 +64,11 @@ def pin(visit: Visit) -> Response:
 
 def edit(visit: Visit) -> Response:
     item = _find(visit)
-    kept = {key: value for key, value in item.metadata.items() if key == RESERVED_KEY}
+    reserved = {key: value for key, value in item.metadata.items() if key == RESERVED_KEY}
     visit.memory.update(
         item.id,
         importance=visit.number("importance"),
-        metadata={**_parse_metadata(visit.value("metadata")), **kept},
+        metadata={**_parse_metadata(visit.value("metadata")), **reserved},
         expires_at=visit.time("expires_at"),
     )
     return _show_again(visit, "Saved.")
@@ -122,20 +122,20 @@ def _split_trust(why: Explanation) -> tuple[str, str, str]:
 def _order_versions(why: Explanation) -> list[Item]:
     """All versions, newest first, with this one; none if there is only this one."""
     every = {version.id: version for version in (*why.versions, why.item)}
-    return sorted(every.values(), key=lambda one: one.id, reverse=True) if len(every) > 1 else []
+    return sorted(every.values(), key=lambda version: version.id, reverse=True) if len(every) > 1 else []
 
 
 def _find(visit: Visit) -> Item:
     return visit.memory.explain(visit.require("id")).item
 
 
-def _show_again(visit: Visit, said: str) -> Response:
+def _show_again(visit: Visit, problem: str) -> Response:
     if not visit.by_htmx:
-        return visit.redirect("item", said, id=visit.require("id"))
+        return visit.redirect("item", problem, id=visit.require("id"))
     # Beside the timeline its row changes, too.
     beside = bool(visit.find_current("timeline"))
     answer = visit.fragment("_item.html", peek=visit.value("peek") == "1", row=beside, **_load(visit))
-    return visit.add_notice(answer, said)
+    return visit.add_notice(answer, problem)
 
 
 def _own_metadata(item: Item) -> Mapping[str, Any]:
@@ -144,12 +144,12 @@ def _own_metadata(item: Item) -> Mapping[str, Any]:
 
 def _parse_metadata(text: str) -> dict[str, Any]:
     try:
-        given = json.loads(text) if text.strip() else {}
+        values = json.loads(text) if text.strip() else {}
     except (ValueError, RecursionError) as exc:
         raise InvalidInput(f"the metadata is not JSON: {exc}.") from exc
-    if not isinstance(given, dict) or RESERVED_KEY in given:
+    if not isinstance(values, dict) or RESERVED_KEY in values:
         raise InvalidInput(f'metadata is a JSON object such as {{"project": "apollo"}}, without {RESERVED_KEY!r}.')
-    return given
+    return values
 
 
 def _count_removed(memory: Memory, id: str) -> Mapping[str, int]:

@@ -22,7 +22,7 @@ def show_memories(visit: Visit) -> Response:
         for info in _list_memories(visit)
         if wanted in describe_owner(scope := info.scope).lower()
     ]
-    found.sort(key=lambda one: (-one[1].items, str(one[0])))
+    found.sort(key=lambda pair: (-pair[1].items, str(pair[0])))
     return visit.fragment(
         "_memories.html", memories=found[:MAX_SHOWN], more=max(0, len(found) - MAX_SHOWN), text=visit.query("text")
     )

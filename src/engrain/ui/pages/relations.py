@@ -31,9 +31,9 @@ def send_graph(visit: Visit) -> Response:
     """Nodes with their number of relations, and links between them."""
     items, _ = _load(visit, "")
     links = [
-        {"id": item.id, "source": one.subject, "target": one.object, "label": show_plain(one.relation)}
+        {"id": item.id, "source": relation.subject, "target": relation.object, "label": show_plain(relation.relation)}
         for item in items
-        if (one := item.relation)
+        if (relation := item.relation)
     ]
     degrees = Counter(end for link in links for end in (link["source"], link["target"]))
     nodes = [{"id": name, "label": show_plain(name), "degree": degree} for name, degree in degrees.items()]

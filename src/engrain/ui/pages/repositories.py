@@ -34,19 +34,19 @@ class Repository:
 def show_repositories(visit: Visit) -> Response:
     named = [info for info in visit.store.memories() if info.agent]
     named.sort(key=lambda info: -info.items)
-    found = [one for info in named[:MAX_SHOWN] if (one := _read(visit, info.scope, info.items))]
-    found.sort(key=lambda one: one.last_at.timestamp() if one.last_at else 0, reverse=True)
+    found = [repository for info in named[:MAX_SHOWN] if (repository := _read(visit, info.scope, info.items))]
+    found.sort(key=lambda repository: repository.last_at.timestamp() if repository.last_at else 0, reverse=True)
     return visit.page("repositories.html", repositories=found, more=len(named) > MAX_SHOWN, most=MAX_SHOWN)
 
 
 def _read(visit: Visit, scope: Scope, items: int) -> Repository | None:
     """Read the newest facts; None for the memory of an agent that is not about a repository."""
     memory = visit.store.memory(user=scope.user, agent=scope.agent, tenant=scope.tenant)
-    kept = memory.list({"kind": "fact", f"metadata.{KIND}": {"exists": True}}, limit=MAX_READ)
+    facts = memory.list({"kind": "fact", f"metadata.{KIND}": {"exists": True}}, limit=MAX_READ)
     newest = next(iter(memory.list(limit=1)), None)
-    is_coding = bool(kept) or (newest is not None and "client" in newest.metadata)
+    is_coding = bool(facts) or (newest is not None and "client" in newest.metadata)
     if newest is None or not is_coding:
         return None
-    counts = Counter(str(item.metadata[KIND]) for item in kept).most_common()
-    rules = [item for item in kept if item.metadata[KIND] in TOLD][:MAX_RULES]
+    counts = Counter(str(item.metadata[KIND]) for item in facts).most_common()
+    rules = [item for item in facts if item.metadata[KIND] in TOLD][:MAX_RULES]
     return Repository(scope, f"/{write_owner(scope)}", items, counts, rules, newest.recorded_at)

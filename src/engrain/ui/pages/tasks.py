@@ -59,19 +59,19 @@ def act(visit: Visit) -> Response:
     why = visit.value("why").strip()
     if action == "park":
         tasks.park(name, why)
-        said = "Parked. Its worker can write no more."
+        notice = "Parked. Its worker can write no more."
     elif action == "cancel":
         tasks.cancel(name, why)
-        said = "Cancelled for good."
+        notice = "Cancelled for good."
     elif action == "resume":
         tasks.resume(name)
-        said = "It continues when a worker next recovers tasks."
+        notice = "It continues when a worker next recovers tasks."
     elif action == "signal":
         new = tasks.signal(name, visit.require("event"), _parse_json(visit.value("payload"), "payload"))
-        said = "Delivered." if new else "The task has this event already; nothing was changed."
+        notice = "Delivered." if new else "The task has this event already; nothing was changed."
     else:
-        said = _resolve(visit, name)
-    return visit.redirect("task", said, name=name)
+        notice = _resolve(visit, name)
+    return visit.redirect("task", notice, name=name)
 
 
 def _resolve(visit: Visit, name: str) -> str:
@@ -127,7 +127,7 @@ def _show_result(step: StepRecord) -> str | None:
         return None
     try:
         kept = json.loads(step.result)
-    except ValueError:
+    except (ValueError, RecursionError):
         return step.result
     value = kept.get("value", kept.get("data", kept)) if isinstance(kept, dict) else kept
     return None if value is None else json.dumps(value, ensure_ascii=False, indent=1)

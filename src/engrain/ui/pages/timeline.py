@@ -191,7 +191,7 @@ def _count_bars(times: list[float]) -> dict[str, Any]:
     if not times:
         return {"step": 0, "bars": [], "counts": []}
     last, first = max(*times, datetime.now(UTC).timestamp()), min(times)
-    step = next((one for one in _STEPS if (last - first) / one <= MAX_BARS), _STEPS[-1])
+    step = next((step for step in _STEPS if (last - first) / step <= MAX_BARS), _STEPS[-1])
     counts = Counter(int(time // step) for time in times)
     bars = range(int(first // step), int(last // step) + 1)
     return {"step": step, "bars": [bar * step for bar in bars], "counts": [counts.get(bar, 0) for bar in bars]}

@@ -8,8 +8,8 @@ from datetime import datetime
 from engrain.core.errors import NotFound
 from engrain.core.identity import Scope
 from engrain.core.model.procedures import Tally, Trial
+from engrain.core.model.retention import TIERS
 from engrain.core.model.sessions import Episode, EpisodeDraft, RawOutput, merge_episodes
-from engrain.core.model.tier_limits import TIERS
 from engrain_conformance.reference.state import State, StateView, check_not_held, is_held, reads, writes
 
 Key = tuple[Scope, str]

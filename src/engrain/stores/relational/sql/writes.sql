@@ -41,7 +41,7 @@ select * from (
   where scope = :scope and slot = :slot and valid_from > :began and retracted_at is null
   order by valid_from, valid_to is null, valid_to, id limit 1) as later;
 
--- load_standing_item --
+-- load_unretracted_item --
 -- An item that was not corrected.
 select {item} from item where {+}scope = :scope and id = :id and retracted_at is null;
 

@@ -120,9 +120,8 @@ def copy_array(values: Array, allocate: Allocate) -> Array:
     return made
 
 
-def sort_unique(rows: Ints) -> Ints:
-    """A tenth of the time of np.unique."""
-    ordered = np.sort(rows)
-    differs = np.ones(len(ordered), dtype=np.bool_)
-    np.not_equal(ordered[1:], ordered[:-1], out=differs[1:])
-    return ordered[differs]
+def mark_firsts(ordered: Array) -> Flags:
+    """True for the first of equal values that stand together."""
+    firsts = np.ones(len(ordered), dtype=np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=firsts[1:])
+    return firsts

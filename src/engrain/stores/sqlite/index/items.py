@@ -13,7 +13,7 @@ from engrain.core.errors import StoreCorrupt
 from engrain.core.model.filters import Filter
 from engrain.core.model.queries import ItemColumns
 from engrain.stores.sqlite.connection import Reader, read_pages
-from engrain.stores.sqlite.index.columns import Allocate, Array, Column, Flags, Ints, allocate_in_memory
+from engrain.stores.sqlite.index.columns import Allocate, Array, Column, Flags, Ints, allocate_in_memory, mark_firsts
 from engrain.stores.sqlite.index.profiles import IdColumn, ProfileTable
 from engrain.stores.sqlite.syntax import load_sql
 
@@ -391,8 +391,7 @@ def replace_nulls(values: Sequence[int | None], missing: int) -> Ints:
 def find_first_of_each(groups: Ints, *keys: Array) -> Ints:
     """The place of the first of each group, where the last key counts most."""
     order = np.lexsort((*keys, groups))
-    ordered = groups[order]
-    first: Ints = order[np.append(True, ordered[1:] != ordered[:-1])[: len(order)]]
+    first: Ints = order[mark_firsts(groups[order])]
     return first
 
 

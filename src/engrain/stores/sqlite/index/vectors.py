@@ -86,7 +86,6 @@ class VectorIndex(EntryTable):
         self._cached_at = Column(np.int32)
         self._cached = Column(np.int64)
         self._next_place = 0
-        self._last_query: tuple[Any, Floats] | None = None
 
     # Reading changes
 
@@ -137,10 +136,11 @@ class VectorIndex(EntryTable):
     # Answers
 
     def find_nearest(
-        self, db: Reader, items: ItemTable, vector: Any, mask: Mask, limit: int
+        self, db: Reader, items: ItemTable, query: Floats, mask: Mask, limit: int
     ) -> tuple[Ints, Floats, float | None]:
-        """Item rows with their cosines, the best first, and the mean of all cosines. Ties go to the newer item."""
-        query = self._normalize(vector)
+        """Item rows with their cosines, the best first, and the mean of all cosines. Ties go to the newer item.
+
+        The query has been normalized."""
         windows, background = self._find_candidates(query, self._mask_entries(mask), limit)
         owners, cosines = self._owners.values[windows], self._score(db, items, query, windows)
         if self._several:
@@ -151,11 +151,10 @@ class VectorIndex(EntryTable):
         order = np.lexsort((-newest, -cosines))[: max(limit, 0)]
         return owners[order], cosines[order], background
 
-    def score_rows(self, db: Reader, items: ItemTable, vector: Any, rows: Ints) -> Floats:
+    def score_rows(self, db: Reader, items: ItemTable, query: Floats, rows: Ints) -> Floats:
         """The cosine of each item row, nan where there is no vector."""
-        query = self._normalize(vector)
         answer = np.full(len(rows), np.nan)
-        known = np.flatnonzero(rows >= 0)
+        known = (rows >= 0).nonzero()[0]
         known = known[self._counts.values[rows[known]] > 0]
         if not len(known):
             return answer
@@ -167,11 +166,8 @@ class VectorIndex(EntryTable):
         answer[known] = np.maximum.reduceat(cosines, np.cumsum(counts) - counts)
         return answer
 
-    def _normalize(self, vector: Any) -> Floats:
-        """The searches of one recall have the same vector."""
-        if self._last_query is None or not np.array_equal(self._last_query[0], vector):
-            self._last_query = np.array(vector), normalize_query(vector, self.dimension)
-        return self._last_query[1]
+    def normalize(self, vector: Any) -> Floats:
+        return normalize_query(vector, self.dimension)
 
     def _find_candidates(self, query: Floats, allowed: Flags | None, limit: int) -> tuple[Ints, float | None]:
         """The windows that may be among the best, and the mean of all cosines."""
@@ -233,7 +229,7 @@ class VectorIndex(EntryTable):
         """The windows whose highest possible cosine reaches the lowest possible one of the limit-th item."""
         floor = self._find_floor(cosines - errors, limit, among)
         highest = cosines + errors
-        found = np.flatnonzero((highest >= floor) & (highest > -np.inf))
+        found: Ints = ((highest >= floor) & (highest > -np.inf)).nonzero()[0]
         return found if among is None else among[found]
 
     def _score(self, db: Reader, items: ItemTable, query: Floats, windows: Ints) -> Floats:

@@ -31,7 +31,7 @@ from engrain.core.model.queries import (
 from engrain.stores.relational.reads import ItemReads
 from engrain.stores.relational.rows import decoding
 from engrain.stores.sqlite.connection import Reader
-from engrain.stores.sqlite.index.held import CachedList, FilterKey, Slot, Slots, held
+from engrain.stores.sqlite.index.lru import CachedList, FilterKey, Slot, Slots, loaded_indexes
 from engrain.stores.sqlite.syntax import build_where, load_sql
 
 # Opening a store must not load numpy: the modules that need it are imported by the first search.
@@ -52,6 +52,7 @@ _CACHED_FILTERS = 8
 _CACHED_LISTS = 16
 # A guess at the bytes of an item's words and vectors, by which a scope is mapped before it is read.
 _ENTRY_BYTES = 600
+_ARM_BITS = BY_TRAITS.bit_length()
 # A quarter of the time of WordHit(…), which is a call into Python for each.
 _word_hit: Callable[[tuple[Any, ...]], WordHit] = partial(tuple.__new__, WordHit)
 
@@ -74,11 +75,11 @@ class IndexCache:
         self._max_bytes = max_bytes
         self._over_cap = 0
         self._slots = Slots(folder)
-        weakref.finalize(self, held.drop, self._slots)
+        weakref.finalize(self, loaded_indexes.drop, self._slots)
 
     def reset(self) -> None:
         """Return to the unused state, in a forked child that has none of the threads."""
-        held.reset()
+        loaded_indexes.reset()
         self._slots.reset()
         self._over_cap = 0
 
@@ -92,7 +93,8 @@ class IndexCache:
             mask = index.mask_matching(
                 db, query.where, index.items.mask_visible(self._micros(index.recorded, query.at))
             )
-            rows, cosines, background = vectors.find_nearest(db, index.items, query.vector, mask, query.limit)
+            vector = vectors.normalize(query.vector)
+            rows, cosines, background = vectors.find_nearest(db, index.items, vector, mask, query.limit)
             return Nearest(index.items.ids.read(rows), cosines.tolist(), background=background)
 
         return self._search(query.scope, search)
@@ -103,7 +105,7 @@ class IndexCache:
             if vectors is None:
                 return [nan] * len(ids)
             rows = index.items.find_visible_rows(ids, self._micros(index.recorded, query.at))
-            found: list[float] = vectors.score_rows(db, index.items, query.vector, rows).tolist()
+            found: list[float] = vectors.score_rows(db, index.items, vectors.normalize(query.vector), rows).tolist()
             return found
 
         return self._search(query.scope, search)
@@ -197,7 +199,7 @@ class IndexCache:
         return {
             "scopes": len(slots),
             "bytes": sum(slot.nbytes for slot in slots),
-            "process": held.nbytes,
+            "process": loaded_indexes.nbytes,
             "cap": self._max_bytes,
             "dropped": self._slots.dropped,
             "mapped": sum(slot.is_large or slot.is_mapped for slot in slots),
@@ -205,7 +207,7 @@ class IndexCache:
         }
 
     def clear(self) -> None:
-        held.drop(self._slots)
+        loaded_indexes.drop(self._slots)
 
     def _micros(self, recorded: int, at: datetime | None) -> int:
         return self._now(recorded) if at is None else to_micros(at)
@@ -214,10 +216,10 @@ class IndexCache:
         return self._read(lambda db: _find_newest(db, scope.id), True)
 
     def _search(self, scope: Scope, search: Callable[[ScopeIndex, Reader], Answer]) -> Answer:
-        # Before the snapshot: loading numpy takes a while.
-        from engrain.stores.sqlite.index import vectors, words  # noqa: F401
+        slot = loaded_indexes.use(self._slots, scope.id)
+        if slot.index is None:  # before the snapshot: loading numpy takes a while
+            from engrain.stores.sqlite.index import vectors, words  # noqa: F401
 
-        slot = held.use(self._slots, scope.id)
         nbytes = 0
 
         def answer_from(db: Reader) -> Answer:
@@ -237,7 +239,7 @@ class IndexCache:
             # The next search maps it, if it can be.
             slot.is_large, slot.index, nbytes = True, None, 0
             self._over_cap += 1
-        held.resize(slot, nbytes, self._max_bytes)
+        loaded_indexes.resize(slot, nbytes, self._max_bytes)
         return answer
 
     def _refresh(self, index: ScopeIndex | None, db: Reader, slot: Slot) -> ScopeIndex:
@@ -337,7 +339,9 @@ class Collection:
         self._visible = index.items.mask_visible(at)
         self._words = index.words(db)
         self._scored = self._words.score(query.words.terms, self._visible)
-        self._vectors = index.vectors(db, query.vector.model) if query.vector else None
+        self._vectors = self._vector = None
+        if query.vector and (vectors := index.vectors(db, query.vector.model)) is not None:
+            self._vectors, self._vector = vectors, vectors.normalize(query.vector.vector)
 
     def collect(self) -> Candidates:
         import numpy as np
@@ -347,7 +351,7 @@ class Collection:
         having = items.find_with_traits(query.traits, chosen, query.max_with_traits)
         by_words, by_meaning, cosines, background = self._search_both(chosen)
         nearest = len(cosines), float(cosines[0]) if len(cosines) else 0.0, background
-        rows = self._join(chosen, by_words, by_meaning, having)
+        rows, found_by = self._join(chosen, by_meaning, by_words, having)
         columns = items.read_columns(rows)
         full = max(len(by_words), len(by_meaning)) >= query.words.limit
         trusted = (columns.trust >= query.trust) & (columns.traits & query.foreign_traits == 0)
@@ -358,19 +362,13 @@ class Collection:
             )
             by_words, by_meaning = np.concatenate((by_words, more_words)), np.concatenate((by_meaning, more_meaning))
             cosines = np.concatenate((cosines, more_cosines))
-            rows = self._join(chosen, by_words, by_meaning, having)
+            rows, found_by = self._join(chosen, by_meaning, by_words, having)
             columns = items.read_columns(rows)
-        found_by = np.zeros(len(rows), dtype=np.int64)
-        for bit, some in ((BY_MEANING, by_meaning), (BY_WORDS, by_words), (BY_TRAITS, having)):
-            places = np.searchsorted(rows, some)
-            # A vector server may name what is not visible here.
-            known = rows[np.minimum(places, len(rows) - 1)] == some if len(rows) else places < 0
-            found_by[places[known]] |= bit
         cosine = np.full(len(rows), nan)
-        if self._vectors is not None and query.vector is not None:
-            cosine[np.searchsorted(rows, by_meaning)] = cosines
-            far = np.flatnonzero(found_by & BY_MEANING == 0)
-            cosine[far] = self._vectors.score_rows(self._db, items, query.vector.vector, rows[far])
+        if self._vectors is not None and self._vector is not None:
+            cosine[rows.searchsorted(by_meaning)] = cosines
+            far = (found_by & BY_MEANING == 0).nonzero()[0]
+            cosine[far] = self._vectors.score_rows(self._db, items, self._vector, rows[far])
         return Candidates(columns, self._describe_words(rows), cosine, found_by, nearest)
 
     def _search_both(self, mask: Mask) -> tuple[Ints, Ints, Floats, float | None]:
@@ -379,30 +377,38 @@ class Collection:
 
         query, items = self._query, self._items
         by_words = self._words.find_best_rows(self._scored, mask, items.ids.order_by_newness(), query.words.limit)
-        if self._vectors is None or query.vector is None:
+        if self._vectors is None or self._vector is None:
             ids = query.near.ids if query.near else []
             rows = items.ids.find(ids)
             return by_words, rows[rows >= 0], np.empty(0), None
-        vector, limit = query.vector.vector, query.words.limit
-        rows, cosines, background = self._vectors.find_nearest(self._db, items, vector, mask, limit)
+        limit = query.words.limit
+        rows, cosines, background = self._vectors.find_nearest(self._db, items, self._vector, mask, limit)
         return by_words, rows, cosines, background
 
-    def _join(self, chosen: Mask, *found: Ints) -> Ints:
-        """All rows in order, with their neighbours."""
+    def _join(self, chosen: Mask, by_meaning: Ints, by_words: Ints, having: Ints) -> tuple[Ints, Ints]:
+        """All rows in order with their neighbours, and the arms that found each."""
         import numpy as np
 
-        from engrain.stores.sqlite.index.columns import sort_unique
+        from engrain.stores.sqlite.index.columns import mark_firsts
 
-        seeds = sort_unique(np.concatenate(found))
-        rows = sort_unique(np.concatenate((seeds, self._items.find_neighbours(seeds, self._query.reach))))
-        return rows if chosen.everything else rows[chosen.rows[rows]]
+        near = self._items.find_neighbours(np.concatenate((by_meaning, by_words, having)), self._query.reach)
+        arms = (by_meaning, BY_MEANING), (by_words, BY_WORDS), (having, BY_TRAITS), (near, 0)
+        # A row and its arm in one number: it sorts without a permutation.
+        keys = np.concatenate([(some << _ARM_BITS) + arm for some, arm in arms])
+        if not chosen.everything:
+            keys = keys[chosen.rows[keys >> _ARM_BITS]]  # a vector server may name what is not visible here
+        keys.sort()
+        rows = keys >> _ARM_BITS
+        firsts = mark_firsts(rows).nonzero()[0]
+        arms_of = keys & (1 << _ARM_BITS) - 1
+        return rows[firsts], np.bitwise_or.reduceat(arms_of, firsts) if len(rows) else arms_of
 
     def _describe_words(self, rows: Ints) -> WordColumns:
         import numpy as np
 
         best, statistics = self._words.describe_rows(self._scored, rows), self._scored.statistics
         return WordColumns(
-            np.searchsorted(rows, best.rows), best.numbers, best.lengths, best.counts.astype(np.float64),
+            rows.searchsorted(best.rows), best.numbers, best.lengths, best.counts.astype(np.float64),
             statistics.passages, statistics.average, self._scored.frequency,
         )  # fmt: skip
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -55,12 +54,28 @@ class Statistics:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """The passages that have each term, rising, and its count in each: those of one term behind the other's."""
+
+    passages: Ints
+    counts: Ints
+    lengths: Ints  # how many passages each term has
+
+    def split(self) -> Iterator[tuple[Ints, Ints]]:
+        """Yield the passages and the counts of each term."""
+        end = 0
+        for length in self.lengths.tolist():
+            start, end = end, end + length
+            yield self.passages[start:end], self.counts[start:end]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Scores:
     """The score of every passage, and the passages that have each term."""
 
     terms: tuple[int, ...]
     statistics: Statistics
-    found: list[tuple[Ints, Ints]]
+    found: Found
     frequency: tuple[int, ...]
     scores: Floats
 
@@ -155,19 +170,15 @@ class WordIndex(EntryTable):
 
     def _compute_scores(self, terms: tuple[int, ...], statistics: Statistics) -> Scores:
         found = self._postings.find(terms)
-        counting = statistics.counting
-        frequency = tuple(
-            len(passages) if counting is None else int(np.count_nonzero(counting[passages])) for passages, _ in found
-        )
+        passages, counts, counting = found.passages, found.counts, statistics.counting
+        frequency = found.lengths
+        if counting is not None:
+            terms_of = np.arange(len(terms)).repeat(found.lengths)
+            frequency = np.bincount(terms_of[counting[passages]], minlength=len(terms))
         weights = compute_idf(frequency, statistics.passages) * (BM25_K1 + 1)
-        shares = [
-            counts * weight / (counts + statistics.damping[passages])
-            for (passages, counts), weight in zip(found, weights.tolist(), strict=True)
-        ]
-        passages = np.concatenate([passages for passages, _ in found]) if found else np.empty(0, dtype=np.int64)
-        every = np.concatenate(shares) if shares else np.empty(0)
-        scores: Any = np.bincount(passages, weights=every, minlength=len(self._owners))
-        return Scores(terms, statistics, found, frequency, scores)
+        shares = counts * weights.repeat(found.lengths) / (counts + statistics.damping[passages])
+        scores: Any = np.bincount(passages, weights=shares, minlength=len(self._owners))
+        return Scores(terms, statistics, found, tuple(frequency.tolist()), scores)
 
     def _compute_statistics(self, visible: Mask) -> Statistics:
         if self._statistics is None or self._statistics.mask is not visible:
@@ -190,7 +201,7 @@ class WordIndex(EntryTable):
     def _find_best_passages(self, scored: Scores, chosen: Mask, newness: Ints | None, limit: int) -> tuple[Ints, Ints]:
         same = chosen is scored.statistics.mask
         allowed = scored.statistics.counting if same else self._mask_entries(chosen)
-        passages = np.flatnonzero(scored.scores > 0)
+        passages = (scored.scores > 0).nonzero()[0]
         if allowed is not None:
             passages = passages[allowed[passages]]
         scores = scored.scores[passages]
@@ -203,11 +214,11 @@ class WordIndex(EntryTable):
 
     def describe_rows(self, scored: Scores, rows: Ints) -> BestPassages:
         """The best passages of these item rows (-1 is none), in their order, without items that have no term."""
-        asked = np.flatnonzero(rows >= 0)
+        asked = (rows >= 0).nonzero()[0]
         asked = asked[self._counts.values[rows[asked]] > 0]
         counts = self._counts.values[rows[asked]]
         passages = expand_ranges(self._firsts.values[rows[asked]], counts)
-        passages, slots = self._keep_best_of_each(passages, np.repeat(asked, counts), scored.scores)
+        passages, slots = self._keep_best_of_each(passages, asked.repeat(counts), scored.scores)
         matching = scored.scores[passages] > 0
         return self._describe(passages[matching], rows[slots[matching]], scored)
 
@@ -220,10 +231,10 @@ class WordIndex(EntryTable):
 
     def _describe(self, passages: Ints, rows: Ints, scored: Scores) -> BestPassages:
         counts = np.zeros((len(passages), len(scored.terms)), dtype=np.int64)
-        for column, (having, times) in enumerate(scored.found):
+        for column, (having, times) in enumerate(scored.found.split()):
             if len(having):
-                places = np.minimum(np.searchsorted(having, passages), len(having) - 1)
-                counts[:, column] = np.where(having[places] == passages, times[places], 0)
+                places = having.searchsorted(passages)
+                counts[:, column] = times.take(places, mode="clip") * (having.take(places, mode="clip") == passages)
         lengths = self._lengths.values[passages].astype(np.int64)
         return BestPassages(rows, passages - self._firsts.values[rows], lengths, counts)
 
@@ -296,20 +307,17 @@ class Postings:
             merged.sort(kind="stable")  # finds the two sorted parts and merges them
         self._sorted, self._tail = merged, Column(np.uint64, allocate=self._allocate)
 
-    def find(self, terms: tuple[int, ...]) -> list[tuple[Ints, Ints]]:
-        """For each term its passages, rising, and the term's count in each."""
+    def find(self, terms: tuple[int, ...]) -> Found:
         lows = np.array(terms, dtype=np.uint64) << _TERM_SHIFT
-        starts = np.searchsorted(self._sorted, lows).tolist()
-        ends = np.searchsorted(self._sorted, lows | _LOW_HALF, side="right").tolist()
+        starts = self._sorted.searchsorted(lows).tolist()
+        ends = self._sorted.searchsorted(lows | _LOW_HALF, side="right").tolist()
         parts = [self._sorted[start:end] for start, end in zip(starts, ends, strict=True)]
         if len(self._tail):
             tail, tail_terms = self._tail.values, self._tail.values >> _TERM_SHIFT
             newest = (tail[tail_terms == np.uint64(term)] for term in terms)
             parts = [np.append(part, more) for part, more in zip(parts, newest, strict=True)]
         passages, counts = self._decode(np.concatenate([self._sorted[:0], *parts]))
-        ends = list(accumulate(map(len, parts)))
-        bounds = zip([0, *ends], ends, strict=False)
-        return [(passages[start:end], counts[start:end]) for start, end in bounds]
+        return Found(passages, counts, np.array(list(map(len, parts)), dtype=np.int64))
 
     def _decode(self, keys: Keys) -> tuple[Ints, Ints]:
         counts = (keys & _COUNT_MASK).view(np.int64)
