@@ -34,8 +34,10 @@ test: lint  ## format, types, import contracts and tests, about five minutes on 
 	@$(MAKE) --no-print-directory -j 2 types tests
 
 # Four workers on two cores: they often wait for a program, a server or a time-out.
+# A test that hangs prints the stacks of its threads and fails; its worker ends and another takes its place.
 tests: $(VENV)/.dev
-	$(BIN)/python -m pytest -rs -n 4 --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -rs -n 4 --dist worksteal -m "not slow" \
+	  -o faulthandler_timeout=240 -o faulthandler_exit_on_timeout=true
 
 test-all: check audit  ## the long suites as well: crash matrices, every backend and pooler, load
 	$(BIN)/python -m pytest
