@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import ctypes
 import os
 import shutil
 import signal
@@ -16,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from urllib.request import urlopen
 
+from forked import die_with_parent
 from free_ports import free_port
 
 _START_SECONDS = 60.0
@@ -47,7 +47,7 @@ class ChromaProcess:
         where = ("--path", str(self.folder / "data"), "--host", "127.0.0.1", "--port", str(self.port))
         with (self.folder / "log").open("ab") as log:
             return subprocess.Popen(
-                [program, "run", *where], stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=_die_with_parent
+                [program, "run", *where], stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=die_with_parent
             )
 
     def kill(self) -> None:
@@ -95,8 +95,3 @@ def shared_server() -> ChromaProcess:
 def _remove(server: ChromaProcess) -> None:
     server.kill()
     shutil.rmtree(server.folder, ignore_errors=True)
-
-
-def _die_with_parent() -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)

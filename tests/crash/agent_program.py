@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +10,7 @@ from typing import Any
 
 from dying import DyingVfs, Points
 from engrain_conformance.embedder import HashEmbedder
+from forked import end_forked, start_forked
 from task_classes import Outside
 from wire_server import Body, Says, WireServer
 
@@ -33,16 +32,14 @@ class Service:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        pid = os.fork()
-        if pid == 0:
-            self._serve()
-        while not self._address.exists():
-            time.sleep(0.01)
+        process = start_forked(self._serve)
         try:
+            while not self._address.exists():
+                assert process.is_alive(), "the service did not start"
+                time.sleep(0.01)
             yield
         finally:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+            end_forked(process)
 
     @property
     def requests(self) -> int:

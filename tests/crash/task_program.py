@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import random
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -78,19 +81,44 @@ def zombie(path: Path, where: str) -> None:
         path.with_suffix(".told").write_text(f"LeaseLost: {lost}")
 
 
-def worker(path: Path, tasks: int, seed: int) -> None:
+class SharedState:
+    """What the workers share with the test that kills them: how many tasks there are, and which workers are in one."""
+
+    def __init__(self, workers: int, tasks: int) -> None:
+        self.tasks = multiprocessing.RawValue("i", tasks)
+        self.last = multiprocessing.RawValue("b", 0)  # 1: no task follows
+        self.in_task = multiprocessing.RawArray("b", workers)
+
+    @contextmanager
+    def mark_in_task(self, worker: int) -> Iterator[None]:
+        """A worker that is killed in the block leaves its mark."""
+        self.in_task[worker] = 1
+        try:
+            yield
+        finally:
+            self.in_task[worker] = 0
+
+
+def worker(path: Path, shared: SharedState, number: int, seed: int) -> None:
     """Goes through the tasks in an order of its own until all are done."""
     outside = Outside(path.with_suffix(".out"))
-    order = random.Random(seed)
+    order, done = random.Random(seed), set[int]()
     with open_memory(path) as memory:
-        left = [f"task {number}" for number in range(tasks)]
-        while left:
-            name = order.choice(left)
+        while True:
+            last = shared.last.value  # before the tasks: none is added after it
+            left = [task for task in range(shared.tasks.value) if task not in done]
+            if not left and last:
+                return
+            if not left:
+                time.sleep(0.0005)
+                continue
+            task = order.choice(left)
             try:
-                with memory.task(name, lease=5) as run:
+                with memory.task(f"task {task}", lease=5) as run:
                     if run.status == "running":
-                        one_task(run, outside, name)
-                left.remove(name)
+                        with shared.mark_in_task(number):
+                            one_task(run, outside, f"task {task}")
+                done.add(task)
             except TaskClaimed:
                 time.sleep(0.002)
 

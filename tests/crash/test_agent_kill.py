@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from agent_program import SAID, STEPS, TASK, Service, open_memory, play, run
 from counting import choose_points
+from forked import fork_child, wait_for_child
 from task_classes import Outside
 
 from engrain import Memory, StepAmbiguous
@@ -39,17 +40,9 @@ def service(tmp_path: Path) -> Iterator[Service]:
 def killed(path: Path, service: Service, kind: str, fatal: int | None) -> int:
     """The number of points the child met; 0 if it was killed."""
     note = path.with_suffix(".points")
-    pid = os.fork()
-    if pid == 0:
-        try:
-            note.write_text(str(play(path, service, kind, fatal)))
-        finally:
-            os._exit(0)
-    _, status = os.waitpid(pid, 0)
-    if os.WIFSIGNALED(status):
-        assert os.WTERMSIG(status) == signal.SIGKILL
-        return 0
-    return int(note.read_text())
+    ended = wait_for_child(fork_child(lambda: note.write_text(str(play(path, service, kind, fatal)))))
+    assert ended in (0, -signal.SIGKILL)
+    return 0 if ended else int(note.read_text())
 
 
 def copied(folder: Path, name: str) -> Path:

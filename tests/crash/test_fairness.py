@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from writing import kill, start_writer
+from forked import end_forked
+from writing import start_writer
 
 from engrain.stores.sqlite import SqliteStore
 
@@ -33,7 +34,7 @@ def test_six_processes_get_their_share(tmp_path: Path) -> None:
             assert process.exitcode == 0
     finally:
         for process in running:
-            kill(process)
+            end_forked(process)
     print("commits", commits)  # noqa: T201
     assert max(commits) <= 3 * EACH, commits
 

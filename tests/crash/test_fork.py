@@ -7,29 +7,12 @@ import threading
 from pathlib import Path
 
 import pytest
+from forked import fork_child, wait_for_child
 from writing import add, assert_sound, texts
 
 from engrain.stores.sqlite import SqliteStore
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-
-
-def _in_child(work) -> int:  # type: ignore[no-untyped-def]
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-            os._exit(0)
-        except BaseException:  # noqa: BLE001
-            import traceback
-
-            traceback.print_exc()
-            os._exit(1)
-    return child
-
-
-def _ended(child: int) -> int:
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def test_parent_and_child_both_go_on(tmp_path: Path) -> None:
@@ -42,10 +25,10 @@ def test_parent_and_child_both_go_on(tmp_path: Path) -> None:
             add(store, f"child {number}")
         store.close()
 
-    child = _in_child(work)
+    child = fork_child(work)
     for number in range(20):
         add(store, f"parent {number}")
-    assert _ended(child) == 0
+    assert wait_for_child(child) == 0
     assert len(texts(store)) == 41
     assert_sound(store)
     store.close()
@@ -63,11 +46,11 @@ def test_what_the_child_writes_after_the_parent_closed_is_kept(tmp_path: Path) -
         add(store, "child, second")
         store.close()
 
-    child = _in_child(work)
+    child = fork_child(work)
     add(store, "parent")
     store.close()
     os.write(go, b"x")
-    assert _ended(child) == 0
+    assert wait_for_child(child) == 0
     again = SqliteStore(tmp_path / "store.db")
     assert set(texts(again)) == {"before", "child, first", "parent", "child, second"}
     assert_sound(again)
@@ -89,8 +72,8 @@ def test_a_fork_waits_for_writers_of_other_threads(tmp_path: Path) -> None:
     threads = [threading.Thread(target=write, args=(f"thread {n}",)) for n in range(3)]
     for thread in threads:
         thread.start()
-    children = [_in_child(lambda n=n: (add(store, f"child {n}"), store.close())) for n in range(5)]
-    assert [_ended(child) for child in children] == [0] * 5
+    children = [fork_child(lambda n=n: (add(store, f"child {n}"), store.close())) for n in range(5)]
+    assert [wait_for_child(child) for child in children] == [0] * 5
     stop.set()
     for thread in threads:
         thread.join()
@@ -118,9 +101,9 @@ def test_a_store_in_memory_is_one_of_its_own_on_each_side(tmp_path: Path) -> Non
         assert set(texts(store)) == {"before", "child"}
         store.close()
 
-    children = [_in_child(work) for _ in range(5)]
+    children = [fork_child(work) for _ in range(5)]
     add(store, "parent")
-    assert [_ended(child) for child in children] == [0] * 5
+    assert [wait_for_child(child) for child in children] == [0] * 5
     stop.set()
     reading.join()
     assert set(texts(store)) == {"before", "parent"}
@@ -135,7 +118,7 @@ def test_the_thread_that_writes_ends_before_a_fork(tmp_path: Path) -> None:
     add(store, "before")
     seen: list[int] = []
     os.register_at_fork(after_in_parent=lambda: seen.append(_thread._count()))
-    assert _ended(_in_child(lambda: add(store, "child"))) == 0
+    assert wait_for_child(fork_child(lambda: add(store, "child"))) == 0
     assert seen == [before]
     add(store, "parent")
     assert set(texts(store)) == {"before", "child", "parent"}

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from writing import assert_sound, assert_whole, kill, start_writer, texts
+from forked import end_forked
+from writing import assert_sound, assert_whole, start_writer, texts
 
 from engrain.stores.sqlite import SqliteStore
 
@@ -34,13 +35,13 @@ def test_kills_lose_nothing_that_was_acknowledged(
             name = random.choice(list(running))
             if list(tmp_path.glob(f"{name}.acks")):
                 assert running[name].is_alive(), "a writer failed by itself"
-                kill(running.pop(name))
+                end_forked(running.pop(name))
                 kills += 1
                 running[f"writer{number}"] = start_writer(path, f"writer{number}")
                 number += 1
     finally:
         for process in running.values():
-            kill(process)
+            end_forked(process)
     acknowledged = _acknowledged(tmp_path)
     store = SqliteStore(path)
     found = Counter(texts(store))

@@ -6,7 +6,6 @@ import inspect
 import os
 import shutil
 import signal
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import pytest
 from counting import choose_points
 from dying import DyingVfs, Points
 from engrain_conformance.embedder import HashEmbedder
+from forked import fork_child, wait_for_child
 
 from engrain import Memory, Note, Store
 from engrain.core.errors import Conflict, StepAmbiguous
@@ -278,18 +278,9 @@ def look(memory: Memory) -> list[Any]:
 
 def forked(work: Callable[[], object]) -> bool:
     """Run it in a child: True if that was killed."""
-    pid = os.fork()
-    if pid:
-        _, status = os.waitpid(pid, 0)
-        assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0, "the verb failed by itself"
-        return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-    try:
-        work()
-        os._exit(0)
-    except BaseException as exc:  # noqa: BLE001  # of a child that must not come back
-        sys.__stderr__.write(f"{type(exc).__name__}: {exc}\n")  # type: ignore[union-attr]
-    finally:
-        os._exit(1)
+    ended = wait_for_child(fork_child(work))
+    assert ended <= 0, "the verb failed by itself"
+    return ended == -signal.SIGKILL
 
 
 def kill(case: Case, path: Path, fatal: int | None) -> bool:

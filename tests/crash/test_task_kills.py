@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import task_program
-from forked import run_forked, start_forked
+from forked import end_forked, join_forked, run_forked, start_forked
 from task_classes import TASK, Outside, open_memory
 
 from engrain import Memory, StepAmbiguous, TaskClaimed
@@ -49,7 +49,6 @@ def test_working_memory_survives_a_killed_process(path: Path) -> None:
     assert thoughts == [f"in {number}" for number in range(6)]
 
 
-MANY = 100
 PLACES = ["in a memory step"]
 MORE = [
     pytest.param(where, marks=pytest.mark.slow)
@@ -71,7 +70,7 @@ def test_a_stopped_worker_that_wakes_up_late_changes_nothing(path: Path, where: 
         taken_over(memory, outside)
         before = (memory.tasks.timeline(TASK), memory.list(), outside.lines())
         os.kill(process.pid, signal.SIGCONT)
-        process.join(180)
+        join_forked(process)
         assert path.with_suffix(".told").read_text().startswith("LeaseLost:")
         assert (memory.tasks.timeline(TASK), memory.list(), outside.lines()) == before
         note = "Written by the zombie." if where == "at the end" else "Written by the second worker."
@@ -98,39 +97,47 @@ def taken_over(memory: Memory, outside: Outside) -> None:
             memory.tasks.resolve(TASK, halted.step, "done" if "mail" in outside.lines() else "failed")
 
 
-@pytest.mark.parametrize(("workers", "tasks"), [(3, 24), pytest.param(8, 400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("workers", "tasks", "kills"), [(3, 24, 3), pytest.param(8, 400, 100, marks=pytest.mark.slow)])
 def test_many_workers_and_random_kills_do_each_task_once(
-    path: Path, workers: int, tasks: int, report_counts: Callable[..., None]
+    path: Path, workers: int, tasks: int, kills: int, report_counts: Callable[..., None]
 ) -> None:
-    chance = random.Random(workers * tasks)
-    running = [start_forked(task_program.worker, path, tasks, seed) for seed in range(workers)]
-    seed, kills = workers, 0
-    ends = time.monotonic() + 1_800
-    while True:
-        time.sleep(chance.uniform(0.02, 0.12))
-        done = [one for one in running if not one.is_alive()]
-        running = [one for one in running if one not in done]
-        if not running:
-            break
-        assert time.monotonic() < ends
-        if done:
-            continue  # the first to see all tasks done: the others will, too
-        victim = chance.choice(running)
-        victim.kill()
-        victim.join()
-        running.remove(victim)
-        kills += 1
-        running.append(start_forked(task_program.worker, path, tasks, seed := seed + 1))
-        time.sleep(0.3)
+    # Each kill adds further tasks: else a quick machine has done all of them after a few kills.
+    shared = task_program.SharedState(workers, workers)
+    running = [start_forked(task_program.worker, path, shared, number, number) for number in range(workers)]
+    chance, ends = random.Random(workers * tasks), time.monotonic() + 150
+    met = started = 0
+    while met < kills:
+        victim = wait_for_worker_in_task(shared, chance, ends)
+        time.sleep(chance.uniform(0, 0.01))
+        end_forked(running[victim])
+        met += shared.in_task[victim]  # else its task was over
+        shared.in_task[victim] = 0
+        shared.tasks.value += tasks // kills
+        started += 1
+        running[victim] = start_forked(task_program.worker, path, shared, victim, workers + started)
+    tasks = shared.tasks.value = max(tasks, shared.tasks.value)
+    shared.last.value = 1
+    assert [join_forked(one) for one in running] == [0] * workers
     names = [f"task {number}" for number in range(tasks)]
     assert Counter(Outside(path.with_suffix(".out")).lines()) == Counter(names)
     with open_memory(path) as memory:
-        assert Counter(one.task for one in memory.tasks.list(status="done", limit=1_000)) == Counter(names)
-        assert Counter(item.text for item in memory.list(limit=1_000)) == Counter(
+        assert Counter(one.task for one in memory.tasks.list(status="done", limit=2 * tasks)) == Counter(names)
+        assert Counter(item.text for item in memory.list(limit=2 * tasks)) == Counter(
             f"{one} was shipped." for one in names
         )
-    assert kills >= (MANY if tasks > MANY else 1)
-    report_counts(tasks=tasks, kills=kills)
+    report_counts(tasks=tasks, kills=met)
+
+
+def wait_for_worker_in_task(shared: task_program.SharedState, chance: random.Random, ends: float) -> int:
+    """Return one of the workers that are in a task. If none is for a while, all tasks are done: add one."""
+    while time.monotonic() < ends:
+        until = time.monotonic() + 0.1
+        while time.monotonic() < until:
+            if found := [number for number, there in enumerate(shared.in_task) if there]:
+                return chance.choice(found)
+            time.sleep(0.0005)
+        shared.tasks.value += 1
+    raise AssertionError("too few workers were killed in a task")
 
 
 def wait_for(path: Path) -> None:

@@ -91,11 +91,6 @@ def start_writer(path: Path, name: str) -> BaseProcess:
     return start_forked(_add_until_stopped, path, name)
 
 
-def kill(process: BaseProcess) -> None:
-    process.kill()
-    process.join()
-
-
 def _add_until_stopped(path: Path, name: str) -> None:
     """Note each acknowledged write."""
     store = SqliteStore(path)

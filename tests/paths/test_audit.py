@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from engrain_conformance.clock import SetClock
 from engrain_conformance.embedder import HashEmbedder
 from examples import for_each
-from forked import start_forked
+from forked import end_forked, join_forked, start_forked
 from memory_kit import Open
 from servers import postgres
 
@@ -274,11 +274,8 @@ def test_three_processes_write_one_chain_and_a_kill_leaves_it_whole(tmp_path: Pa
         assert killed.is_alive()
         time.sleep(0.01)
     others = [start_forked(write_and_forget, path, user, 5) for user in ("ana", "ben")]
-    for process in others:
-        process.join(180)
-        assert process.exitcode == 0
-    killed.kill()
-    killed.join()
+    assert [join_forked(process) for process in others] == [0, 0]
+    end_forked(killed)
     with Memory(path, background=False, embedder=HashEmbedder()) as memory:
         found = memory.store.verify_audit()
         assert found

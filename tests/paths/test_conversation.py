@@ -16,6 +16,7 @@ import pytest
 from engrain_conformance.clock import SetClock
 from episodic_kit import ANA, opened
 from examples import REFERENCE, for_each
+from forked import LIMIT
 
 from engrain.core.chat.window import ACKNOWLEDGEMENT
 from engrain.core.errors import BackendMissing, BadText, Conflict, EngrainError, InvalidInput, TooLarge, UnknownKey
@@ -551,7 +552,7 @@ def test_processes_append_side_by_side(tmp_path: Path, expecting: bool) -> None:
     opened("sqlite", tmp_path, SetClock()).items.close()
     context = multiprocessing.get_context("fork")
     with context.Pool(3) as pool:
-        pool.starmap(_append, [(str(tmp_path), worker, expecting) for worker in range(3)])
+        pool.starmap_async(_append, [(str(tmp_path), worker, expecting) for worker in range(3)]).get(LIMIT)
     kit = opened("sqlite", tmp_path, SetClock())
     log = ConversationMemory(kit, ANA, "monday").last(1_000)
     kit.items.close()

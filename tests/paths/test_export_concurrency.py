@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from export_kit import exported
+from forked import fork_child, wait_for_child
 from memory_kit import Open
 
 from engrain import Conflict, Memory, StoreClosed
@@ -24,10 +25,7 @@ def full(open_memory: Open) -> Memory:
 
 
 def fork() -> None:
-    child = os.fork()
-    if not child:
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
+    assert wait_for_child(fork_child(lambda: None)) == 0
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")

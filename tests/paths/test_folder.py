@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from engrain_conformance.embedder import HashEmbedder
+from forked import fork_child, wait_for_child
 from memory_kit import Open
 
 from engrain import Conflict, InvalidInput, Memory, ReadOnlyStore
@@ -273,11 +274,6 @@ def outcome(store: str, folder: Path) -> tuple[Any, ...]:
 
 def killed_at(point: int, store: str, folder: Path) -> bool:
     """Sync in another process, which is killed before or after its nth lasting deed; False if it came to its end."""
-    pid = os.fork()
-    if pid:
-        _, status = os.waitpid(pid, 0)
-        assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
-        return os.WIFSIGNALED(status)
     left = point
 
     def deadly(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -295,14 +291,15 @@ def killed_at(point: int, store: str, folder: Path) -> bool:
             os.kill(os.getpid(), signal.SIGKILL)
         left -= 1
 
-    try:
+    def sync() -> None:
         for owner, name in ((os, "rename"), (os, "unlink"), (SqliteStore, "apply"), (SqliteStore, "advance")):
             setattr(owner, name, deadly(getattr(owner, name)))
         with Memory(store, user="ana", embedder=HashEmbedder(), background=False) as memory:
             memory.mirror(folder, max_lines=30).sync()
-        os._exit(0)
-    finally:
-        os._exit(1)
+
+    ended = wait_for_child(fork_child(sync))
+    assert ended <= 0
+    return ended < 0
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from engrain_conformance.embedder import HashEmbedder
+from forked import fork_child, wait_for_child
 
 from engrain import Memory, Store
 from engrain.agent.attachments import parse_attachments
@@ -261,17 +262,17 @@ def run_limited(works: Sequence[Callable[[], object]]) -> list[str]:
 def run_until_killed(works: Sequence[Callable[[], object]]) -> list[str]:
     """One child for all of them, up to the first that takes too long."""
     reads, writes = os.pipe()
-    pid = os.fork()
-    if pid == 0:
+
+    def run_all() -> None:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         for work in works:
             os.write(writes, json.dumps(run_here(work)).encode() + b"\n")
-        os._exit(0)
+
+    child = fork_child(run_all)
     os.close(writes)
     with open(reads, "rb") as file:
         said = [json.loads(line) for line in file]
-    _, status = os.waitpid(pid, 0)
-    return [*said, f"it took more than {SECONDS} s"] if os.WIFSIGNALED(status) else said
+    return [*said, f"it took more than {SECONDS} s"] if wait_for_child(child) < 0 else said
 
 
 def run_here(work: Callable[[], object]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from engrain_conformance.clock import SetClock
+from forked import fork_child, wait_for_child
 from killing import QUICK, Calls, Killed, dies, killed_in
 from memory_kit import Open
 
@@ -246,11 +247,11 @@ def test_nobody_speaks_for_an_effect_that_is_under_way(memory: Memory, calls: Ca
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells when a process began")
 def test_the_effect_of_a_dead_worker_is_settled_at_once(open_memory: Open) -> None:
-    child = os.fork()
-    if child == 0:
+    def work() -> None:
         with open_memory().task("order") as run:
             run.effect("mail", os._exit, 0)
-    os.waitpid(child, 0)
+
+    assert wait_for_child(fork_child(work)) == 0
     memory = open_memory()
     assert memory.tasks.resolve("order", "mail", "done", result=7).status == "done"
     assert [one.status for one in memory.tasks.recover(lambda run: run.effect("mail", dies, 0))] == ["done"]

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from engrain_conformance.clock import SetClock
 from examples import for_each
+from forked import fork_child, wait_for_child
 from killing import Calls, dies, kill, killed_in
 from memory_kit import Open
 
@@ -65,12 +66,12 @@ def test_a_worker_that_was_paused_too_long_can_change_nothing(memory: Memory, cl
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells when a process began")
 def test_the_task_of_a_dead_worker_continues_before_its_lease_ends(open_memory: Open, calls: Calls) -> None:
-    child = os.fork()
-    if child == 0:
+    def work() -> None:
         with open_memory().task("order") as run:
             run.step("a", lambda: 1)
             run.step("b", lambda: os._exit(0))
-    os.waitpid(child, 0)
+
+    assert wait_for_child(fork_child(work)) == 0
     memory = open_memory()
     (left,) = memory.tasks.list()
     assert (left.status, left.epoch) == ("running", 1)
@@ -83,11 +84,11 @@ def test_the_task_of_a_dead_worker_continues_before_its_lease_ends(open_memory: 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells when a process began")
 def test_a_task_of_a_dead_worker_can_be_resumed_and_recovered(open_memory: Open, calls: Calls) -> None:
-    child = os.fork()
-    if child == 0:
+    def work() -> None:
         with open_memory().task("order") as run:
             run.step("b", lambda: os._exit(0))
-    os.waitpid(child, 0)
+
+    assert wait_for_child(fork_child(work)) == 0
     memory = open_memory()
     assert memory.tasks.resume("order").status == "waiting"
     recovered = memory.tasks.recover(lambda run: run.step("b", calls.noting("b")))

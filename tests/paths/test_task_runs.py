@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from engrain_conformance.clock import SetClock
 from examples import for_each
+from forked import fork_child, wait_for_child
 from killing import Calls, Killed, dies, kill, killed_in
 from memory_kit import Open
 
@@ -81,17 +82,14 @@ def test_a_run_that_is_over_calls_nothing(memory: Memory, calls: Calls) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks")
 def test_a_fork_neither_runs_nor_ends_the_task_of_its_parent(memory: Memory, calls: Calls) -> None:
     with memory.task("order") as run:
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
+
+        def work() -> None:
+            with pytest.raises(TaskError):
                 run.step("a", calls.noting("a"))
-            except TaskError:
-                run.execution.close(None)
-                code = 0
-            finally:
-                os._exit(code if not calls else 2)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            run.execution.close(None)
+            assert not calls
+
+        assert wait_for_child(fork_child(work)) == 0
         run.step("a", calls.noting("a"))
     assert memory.tasks.list()[0].status == "done"
 

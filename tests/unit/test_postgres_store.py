@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import sys
 import threading
 import time
@@ -33,6 +32,7 @@ from engrain_conformance.drafts import (
 from engrain_conformance.embedder import HashEmbedder
 from engrain_conformance.episodes import episode
 from examples import for_each
+from forked import fork_child, wait_for_child
 from postgres_schemas import Pooler, fresh_schema, member, open_store
 from servers import postgres
 
@@ -397,17 +397,10 @@ def test_while_a_long_sweep_is_at_work_nobody_stands_in_line_behind_it(
 
 def test_a_fork_s_child_has_connections_of_its_own(store: PostgresStore) -> None:
     add(store, fact("Before."))
-    child = os.fork()
-    if not child:
-        status = 1
-        try:
-            add(store, fact("By the child."))
-            status = 0
-        finally:
-            os._exit(status)
+    child = fork_child(lambda: add(store, fact("By the child.")))
     for n in range(20):
         add(store, fact(f"By the parent {n}."))
-    assert os.waitpid(child, 0)[1] == 0
+    assert wait_for_child(child) == 0
     assert "By the child." in texts(list_items(store))
     assert len(list_items(store)) == 22
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from forked import fork_child, wait_for_child
 
 from engrain.core.errors import NotADatabase, ReadOnlyStore, StoreClosed, StoreCorrupt, StoreError
 from engrain.core.identity import Scope
@@ -130,19 +131,12 @@ def test_a_path_with_a_file_for_a_folder(filled: Path) -> None:
 
 
 def _as_nobody(work: Callable[[], None]) -> None:
-    child = os.fork()
-    if child == 0:
-        try:
-            os.setgid(65534)
-            os.setuid(65534)
-            work()
-            os._exit(0)
-        except BaseException:  # noqa: BLE001
-            import traceback
+    def work_as_nobody() -> None:
+        os.setgid(65534)
+        os.setuid(65534)
+        work()
 
-            traceback.print_exc()
-            os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert wait_for_child(fork_child(work_as_nobody)) == 0
 
 
 def test_after_close_every_call_says_so(filled: Path) -> None:
