@@ -48,7 +48,7 @@ test-integrations: $(INTEGRATIONS:%=test-of-%) $(MCP_FRAMEWORKS:%=test-by-mcp-of
 test-of-%: $(ENVIRONMENTS)/%/.ready
 	$(if $(LOWEST),,INTEGRATION_FIGURES=$(FIGURES)/$*.json) $(ENVIRONMENTS)/$*/bin/python -m pytest -rs \
 	  tests/integrations/test_$(subst -,_,$*)_*.py tests/integrations/test_pages_of_frameworks.py \
-	  tests/integrations/test_erasure_in_frameworks.py
+	  tests/integrations/test_erasure_in_frameworks.py tests/integrations/test_damaged_records.py
 	@$(PYTHON) tools/integrations_page.py
 
 test-by-mcp-of-%: $(ENVIRONMENTS)/%/.ready $(VENV)/.dev

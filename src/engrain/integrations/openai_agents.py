@@ -15,6 +15,7 @@ from engrain.core.validation import check_key, check_text
 from engrain.ingest.messages import RecordOptions
 from engrain.integrations.chat_words import LOGGED_ROLES
 from engrain.integrations.owners import AnyMemory, open_memory
+from engrain.integrations.stored_records import find_next_number, read_json
 from engrain.tiers.records import IndexedDraft, IndexedRecord, IndexedRecords, encode_draft
 
 try:
@@ -64,9 +65,9 @@ class EngrainSession(SessionABC):
     def _read_items(self, limit: int | None) -> list[Any]:
         """Return the latest items in order. A negative limit means all, as in the SDK's own sessions."""
         if limit is None or limit < 0:
-            return [json.loads(one.body) for one in self._open_records.iterate((self.session_id,), "ascending")]
+            return [read_json(one) for one in self._open_records.iterate((self.session_id,), "ascending")]
         latest = islice(self._open_records.iterate((self.session_id,), "descending"), limit)
-        return [json.loads(one.body) for one in latest][::-1]
+        return [read_json(one) for one in latest][::-1]
 
     def _add_items(self, items: Sequence[Any]) -> None:
         """Write the items, and their words to the log, in one transaction."""
@@ -78,7 +79,7 @@ class EngrainSession(SessionABC):
 
         def write_records(ids: Sequence[str]) -> None:
             left, latest = iter(ids), self._find_latest()
-            first = int(latest.key[1]) + 1 if latest else 0
+            first = find_next_number(latest.key if latest else None, _DIGITS)
             drafts = [IndexedDraft(self._key(first + n), body) for n, body in enumerate(bodies)]
             owned = [[next(left)] if message else [] for message in words]
             records = [encode_draft(draft, items) for draft, items in zip(drafts, owned, strict=True)]
@@ -99,7 +100,7 @@ class EngrainSession(SessionABC):
         """Remove the latest item and forget its words, so that recall does not find them."""
         while latest := self._find_latest():
             if removed := self._remove([latest]):
-                return json.loads(removed[0].body)
+                return read_json(removed[0])
         return None
 
     def _clear(self) -> None:

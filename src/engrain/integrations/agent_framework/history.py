@@ -14,6 +14,7 @@ from engrain.core.model.records import Record, RecordDraft
 from engrain.core.validation import check_key
 from engrain.integrations.owners import AnyMemory, open_memory
 from engrain.integrations.record_pages import iterate_records
+from engrain.integrations.stored_records import decoding, find_next_number, read_object
 
 SPACE = "agent framework"
 _WITHOUT_SESSION = "default"
@@ -59,7 +60,7 @@ class EngrainHistoryProvider(HistoryProvider):
         while True:
             # One more than are given tells whether the stored ones are fewer.
             latest = self._records.scan(SPACE, (session,), limit=len(messages) + 1, order="descending")
-            first = int(latest[0].key[1]) + 1 if latest else 0
+            first = find_next_number(latest[0].key if latest else None, _DIGITS)
             new = _find_new([_read(one) for one in latest[::-1]], messages)
             drafts = [RecordDraft((session, f"{first + n:0{_DIGITS}}"), _encode(one)) for n, one in enumerate(new)]
             try:
@@ -107,4 +108,8 @@ def _encode(message: Message) -> bytes:
 
 
 def _read(record: Record) -> Message:
-    return Message.from_dict(json.loads(record.body))
+    values = read_object(record)
+    with decoding(record.key):
+        message = Message.from_dict(values)
+        _identify(message)  # so that its contents are messages' contents too
+        return message

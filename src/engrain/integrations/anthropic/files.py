@@ -12,12 +12,14 @@ from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import Conflict
 from engrain.core.model.records import RecordDraft, RecordKey
 from engrain.integrations.owners import AnyMemory, open_memory
+from engrain.integrations.stored_records import find_next_number, read_number, read_text
 
 SPACE = "anthropic memory"
 ROOT = "/memories"
 # The first part of a key. A path follows; for a version as one part, and the time in microseconds behind it.
 FILE, FOLDER, VERSION = "file", "folder", "version"
 MAX_VERSIONS = 50  # of a file
+_TIME_DIGITS = 17
 _SHOWN_DEPTH = 2
 _NUMBER_WIDTH = 6
 Path = tuple[str, ...]
@@ -129,7 +131,7 @@ class MemoryFiles:
             drops.append((VERSION, "/".join(name)))
             target = "/".join((*new, *name[len(old) :]))
             for one in self._records.scan(SPACE, (VERSION, "/".join(name))):
-                moved.append(RecordDraft((VERSION, target, one.key[2]), one.body))
+                moved.append(RecordDraft((VERSION, target, *one.key[2:]), one.body))
         self._records.write(SPACE, moved, drops=drops)
         return f"Successfully renamed {old_path} to {new_path}"
 
@@ -140,7 +142,7 @@ class MemoryFiles:
     def list_versions(self, path: str) -> list[FileVersion]:
         """Return the earlier contents of a file, newest first."""
         stored = self._records.scan(SPACE, (VERSION, "/".join(_parse(path))), order="descending")
-        return [FileVersion(one.body.decode(), from_micros(int(one.key[2]))) for one in stored]
+        return [FileVersion(read_text(one), from_micros(read_number(one.key, _TIME_DIGITS))) for one in stored]
 
     def _edit(self, path: str, change: Callable[[str], tuple[str, str]]) -> str:
         """Replace the text of a file, and keep the one before as a version."""
@@ -150,13 +152,14 @@ class MemoryFiles:
             if not found:
                 self._require_folder(parts, path)
                 raise ToolError(f"The path {path} is not a file.")
-            text, shown = change(found[0].body.decode())
+            text, shown = change(read_text(found[0]))
             under = (VERSION, "/".join(parts))
             versions = self._records.keys(SPACE, under)
-            number = max(to_micros(self._records.now()), int(versions[-1][2]) + 1 if versions else 0)
+            following = find_next_number(versions[-1] if versions else None, _TIME_DIGITS)
+            number = max(to_micros(self._records.now()), following)
             drafts = [
                 RecordDraft(found[0].key, _encode(text)),
-                RecordDraft((*under, f"{number:017}"), found[0].body),
+                RecordDraft((*under, f"{number:0{_TIME_DIGITS}}"), found[0].body),
             ]
             try:
                 old = versions[: max(0, len(versions) + 1 - MAX_VERSIONS)]
@@ -167,7 +170,7 @@ class MemoryFiles:
 
     def _read_text(self, parts: Path) -> str | None:
         found = self._records.read(SPACE, [(FILE, *parts)]) if parts else []
-        return found[0].body.decode() if found else None
+        return read_text(found[0]) if found else None
 
     def _exists(self, parts: Path) -> bool:
         return not parts or bool(self._records.read(SPACE, [(FILE, *parts), (FOLDER, *parts)]))

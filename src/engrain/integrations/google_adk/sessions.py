@@ -20,11 +20,13 @@ from engrain.core.errors import Conflict
 from engrain.core.model.records import Record, RecordDraft, RecordKey
 from engrain.integrations.owners import AnyStore, open_store
 from engrain.integrations.record_pages import iterate_records
+from engrain.integrations.stored_records import check_object, decoding, find_next_number, read_object
 from engrain.memory.memory import Memory
 
 SPACE = "google adk"
 SESSION, EVENT = "session", "event"
 _STATE: RecordKey = ("state",)  # of a user, or of an app
+_DIGITS = 12  # of an event's number, so that keys order as the numbers do
 Values = dict[str, Any]
 
 
@@ -95,7 +97,7 @@ class EngrainSessionService(BaseSessionService):
             return None
         session = self._make_session(app_name, user_id, stored[0])
         recent = config.num_recent_events if config else None
-        session.events = [Event.model_validate_json(one.body) for one in _scan_events(memory, id, recent)]
+        session.events = [_read_event(one) for one in _scan_events(memory, id, recent)]
         if config and config.after_timestamp is not None:
             late = [n for n, event in enumerate(session.events) if event.timestamp < config.after_timestamp]
             session.events = session.events[late[-1] + 1 :] if late else session.events
@@ -111,22 +113,23 @@ class EngrainSessionService(BaseSessionService):
                 yield self._make_session(app_name, user or "", one)
 
     def _make_session(self, app_name: str, user_id: str, stored: Record) -> Session:
-        values = json.loads(stored.body)
+        values = read_object(stored)
         of_app, of_user = _read_state(self._open(app_name, None)), _read_state(self._open(app_name, user_id))
         state = {
-            **values["state"],
+            **_read_own_state(stored),
             **{State.APP_PREFIX + name: value for name, value in of_app.items()},
             **{State.USER_PREFIX + name: value for name, value in of_user.items()},
         }
-        updated = values["last_update_time"]
-        return Session(app_name=app_name, user_id=user_id, id=stored.key[1], state=state, last_update_time=updated)
+        with decoding(stored.key):
+            updated = values["last_update_time"]
+            return Session(app_name=app_name, user_id=user_id, id=stored.key[1], state=state, last_update_time=updated)
 
     def _has_event(self, memory: Memory, session: Session, event: Event) -> bool:
         """Tell whether the same event is there already. SessionNotFoundError without the session."""
         if not memory.records.read(SPACE, [(SESSION, session.id)]):
             raise SessionNotFoundError(f"Session {session.id} not found.")
         latest = memory.records.scan(SPACE, (EVENT, session.id), limit=20, order="descending")
-        return any(Event.model_validate_json(one.body) == event for one in latest)
+        return any(_read_event(one) == event for one in latest)
 
     def _append(self, memory: Memory, session: Session, event: Event) -> None:
         own, of_user, of_app = _split_state(event.actions.state_delta if event.actions else {})
@@ -136,10 +139,9 @@ class EngrainSessionService(BaseSessionService):
             if not stored:
                 raise SessionNotFoundError(f"Session {session.id} not found.")
             last = memory.records.scan(SPACE, (EVENT, session.id), limit=1, order="descending")
-            number = int(last[0].key[2]) + 1 if last else 0
-            values = json.loads(stored.body)
-            after = {"state": {**values["state"], **own}, "last_update_time": event.timestamp}
-            key = (EVENT, session.id, f"{number:012}")
+            number = find_next_number(last[0].key if last else None, _DIGITS)
+            after = {"state": {**_read_own_state(stored), **own}, "last_update_time": event.timestamp}
+            key = (EVENT, session.id, f"{number:0{_DIGITS}}")
             return [RecordDraft(key, body), RecordDraft(stored.key, json.dumps(after).encode())]
 
         _write_with_state(memory, (SESSION, session.id), change, of_user)
@@ -166,10 +168,19 @@ def _split_state(state: Mapping[str, Any]) -> tuple[Values, Values, Values]:
     return own, of_user, of_app
 
 
+def _read_event(record: Record) -> Event:
+    with decoding(record.key):
+        return Event.model_validate_json(record.body)
+
+
+def _read_own_state(stored: Record) -> Values:
+    """Return the values of a session that belong to it alone."""
+    return check_object(read_object(stored).get("state"), stored.key)
+
+
 def _read_state(memory: Memory) -> Values:
     found = memory.records.read(SPACE, [_STATE])
-    values: Values = json.loads(found[0].body) if found else {}
-    return values
+    return read_object(found[0]) if found else {}
 
 
 def _write_with_state(
@@ -178,7 +189,7 @@ def _write_with_state(
     """Write what `change` makes of a record, and more values of the memory's state, in one transaction."""
     while True:
         found = {one.key: one for one in memory.records.read(SPACE, [key, _STATE])}
-        state = {**(json.loads(found[_STATE].body) if _STATE in found else {}), **more}
+        state = {**(read_object(found[_STATE]) if _STATE in found else {}), **more}
         drafts = [*change(found.get(key)), *([RecordDraft(_STATE, json.dumps(state).encode())] if more else [])]
         expected = [(one, found[one].hash if one in found else None) for one in ({key, _STATE} if more else {key})]
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -13,8 +14,10 @@ from langchain_core.messages import AIMessage, AIMessageChunk, ChatMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, Generation, GenerationChunk
 
 from engrain.core.clock import check_duration
-from engrain.core.model.records import RecordDraft, RecordKey
+from engrain.core.errors import StoreCorrupt
+from engrain.core.model.records import Record, RecordDraft, RecordKey
 from engrain.integrations.owners import AnyMemory, open_memory
+from engrain.integrations.stored_records import decoding
 
 SPACE = "langchain cache"
 # A stored answer cannot make any other object.
@@ -35,10 +38,9 @@ class EngrainCache(BaseCache):
 
     def lookup(self, prompt: str, llm_string: str) -> Sequence[Generation] | None:
         found = self._records.read(SPACE, [_make_key(prompt, llm_string)])
-        try:
-            return loads(found[0].body.decode(), allowed_objects=_ALLOWED) if found else None
-        except ValueError:  # of another class, or damaged: the model answers again
-            return None
+        with suppress(StoreCorrupt):  # of another class, or damaged: the model answers again
+            return _read(found[0]) if found else None
+        return None
 
     def update(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
         ends = None if self._ttl is None else self._records.now() + self._ttl
@@ -47,6 +49,14 @@ class EngrainCache(BaseCache):
 
     def clear(self, **kwargs: Any) -> None:
         self._records.drop(SPACE)
+
+
+def _read(record: Record) -> Sequence[Generation]:
+    with decoding(record.key):
+        answers = loads(record.body.decode(), allowed_objects=_ALLOWED)
+        if not (isinstance(answers, list) and all(isinstance(one, Generation) for one in answers)):
+            raise TypeError("not a list of answers")
+        return answers
 
 
 def _make_key(prompt: str, llm_string: str) -> RecordKey:

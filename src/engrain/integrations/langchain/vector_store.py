@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -18,6 +17,7 @@ from engrain.core.model.records import RecordKey
 from engrain.core.validation import check_key
 from engrain.integrations.chat_words import clean_query
 from engrain.integrations.owners import AnyMemory, open_memory
+from engrain.integrations.stored_records import decoding, read_object
 from engrain.memory.memory import MAX_HITS
 from engrain.tiers.records import IndexedDraft, IndexedRecord, IndexedRecords
 
@@ -101,7 +101,9 @@ class EngrainVectorStore(VectorStore):
             return
         where = {f"metadata.{_COLLECTION}": self._collection}
         hits = self._memory.recall(asked, n=min(n, MAX_HITS), where=where, min_relevance=0).hits
-        relevance = {hit.item.metadata[_DOCUMENT]: hit.relevance for hit in hits}
+        # An item that only has the name of a collection was not written by this store.
+        named = [(hit.item.metadata.get(_DOCUMENT), hit.relevance) for hit in hits]
+        relevance = {id: found for id, found in named if isinstance(id, str)}
         for document in self.get_by_ids(sorted(relevance, key=lambda id: -relevance[id])):
             yield document, relevance[document.id]
 
@@ -135,5 +137,6 @@ def _make_filter(wanted: Any) -> Callable[[Document], bool]:
 
 
 def _read(record: IndexedRecord) -> Document:
-    found = json.loads(record.body)
-    return Document(id=record.key[-1], page_content=found["text"], metadata=found["metadata"])
+    found = read_object(record)
+    with decoding(record.key):
+        return Document(id=record.key[-1], page_content=found["text"], metadata=found["metadata"])

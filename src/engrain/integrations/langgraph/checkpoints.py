@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, PendingWrite, writes_sort_key
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from engrain.core.model.records import MAX_SCAN, Record, RecordKey
+from engrain.integrations.stored_records import check_object, decoding
 from engrain.tiers.records import ScopedRecords
 
 SPACE = "langgraph"
@@ -64,9 +65,15 @@ class CheckpointBodies:
         return pack([*head, kind], data)
 
     def read_checkpoint(self, record: Record) -> Stored:
-        (parent, head, kind, size), data = _unpack(record.body)
-        checkpoint = self._serde.loads_typed((head, data[:size]))
-        return Stored(Place(*record.key[1:]), parent, checkpoint, self._serde.loads_typed((kind, data[size:])))
+        place = read_place(record.key)
+        with decoding(record.key):
+            (parent, head, kind, size), data = _unpack(record.body)
+            checkpoint = check_object(self._serde.loads_typed((head, data[:size])), record.key)
+            metadata = check_object(self._serde.loads_typed((kind, data[size:])), record.key)
+            check_object(checkpoint["channel_versions"], record.key)
+            if not isinstance(parent, str | None):
+                raise TypeError("an id that is no text")
+            return Stored(place, parent, cast(Checkpoint, checkpoint), cast(CheckpointMetadata, metadata))
 
     def read_checkpoints(self, records: ScopedRecords, places: Sequence[Place]) -> Iterator[Stored]:
         for start in range(0, len(places), _PAGE):
@@ -80,9 +87,10 @@ class CheckpointBodies:
         values: dict[str, Any] = {}
         blobs = records.read(SPACE, list(channels))
         for one in blobs:
-            (kind,), data = _unpack(one.body)
-            if kind != EMPTY:
-                values[channels[one.key]] = self._serde.loads_typed((kind, data))
+            with decoding(one.key):
+                (kind,), data = _unpack(one.body)
+                if kind != EMPTY:
+                    values[channels[one.key]] = self._serde.loads_typed((kind, data))
         writes = self._load_writes(records, place)
         if len(blobs) < len(channels) and not records.keys(SPACE, place.under(CHECKPOINT), limit=1):
             return None
@@ -93,11 +101,18 @@ class CheckpointBodies:
     def _load_writes(self, records: ScopedRecords, place: Place) -> list[PendingWrite]:
         found: list[tuple[tuple[str, str, int], PendingWrite]] = []
         for one in records.scan(SPACE, place.under(WRITE), limit=MAX_SCAN):
-            (channel, path, kind), data = _unpack(one.body)
-            task, index = one.key[4:]
-            value = self._serde.loads_typed((kind, data))
-            found.append((writes_sort_key(path, task, int(index)), (task, channel, value)))
+            with decoding(one.key):
+                (channel, path, kind), data = _unpack(one.body)
+                task, index = one.key[4:]
+                value = self._serde.loads_typed((kind, data))
+                found.append((writes_sort_key(path, task, int(index)), (task, channel, value)))
         return [write for _, write in sorted(found, key=lambda pair: pair[0])]
+
+
+def read_place(key: RecordKey) -> Place:
+    with decoding(key):
+        _, thread, namespace, id, run = key
+        return Place(thread, namespace, id, run)
 
 
 def blob_key(place: Place, channel: str, version: object) -> RecordKey:

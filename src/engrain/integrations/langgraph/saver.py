@@ -33,10 +33,12 @@ from engrain.integrations.langgraph.checkpoints import (
     CheckpointBodies,
     Place,
     blob_key,
+    read_place,
 )  # fmt: skip
 from engrain.integrations.langgraph.threaded import ThreadedSaver
 from engrain.integrations.owners import AnyMemory, AnyStore, Owners, UserOf
 from engrain.integrations.record_pages import iterate_keys
+from engrain.integrations.stored_records import corrupt_record, decoding, read_text
 from engrain.tiers.records import ScopedRecords
 
 _COPIED_BYTES = 32_000_000
@@ -98,7 +100,7 @@ class EngrainSaver(ThreadedSaver):
         left = -1 if limit is None else max(limit, 0)
         for memory in self._owners.list_all(SPACE, under) if config is None else [self._owners.find(config)]:
             records = memory.records
-            places = [Place(*key[1:]) for key in iterate_keys(records, SPACE, under)]
+            places = [read_place(key) for key in iterate_keys(records, SPACE, under)]
             chosen = [
                 place
                 for place in sorted(places, key=lambda place: place.id, reverse=True)
@@ -169,7 +171,7 @@ class EngrainSaver(ThreadedSaver):
         known = [Place(thread, namespace, id) for namespace, id in ancestors if id]
         while True:
             marks = records.read(SPACE, [(DELETED, thread)])
-            if marks and any(_is_gone(records, place, marks[0].body.decode()) for place in known):
+            if marks and any(_is_gone(records, place, read_text(marks[0])) for place in known):
                 _log.info("a checkpoint was not stored: its thread was deleted meanwhile.")
                 return None
             expected = (DELETED, thread), marks[0].hash if marks else None
@@ -192,7 +194,7 @@ class EngrainSaver(ThreadedSaver):
         wanted = set(map(str, run_ids))
         for memory in self._owners.list_all(SPACE, (CHECKPOINT,)) if wanted else ():
             records = memory.records
-            places = [Place(*key[1:]) for key in iterate_keys(records, SPACE, (CHECKPOINT,))]
+            places = [read_place(key) for key in iterate_keys(records, SPACE, (CHECKPOINT,))]
             self._drop(records, [place for place in places if place.run in wanted])
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
@@ -219,7 +221,7 @@ class EngrainSaver(ThreadedSaver):
                 continue
             for memory in self._owners.list_all(SPACE, (CHECKPOINT, thread)):
                 records = memory.records
-                places = [Place(*key[1:]) for key in iterate_keys(records, SPACE, (CHECKPOINT, thread))]
+                places = [read_place(key) for key in iterate_keys(records, SPACE, (CHECKPOINT, thread))]
                 latest = {place.namespace: place for place in places}  # keys come in order
                 kept = {place for one in latest.values() for place in self._find_chain(records, one)}
                 self._drop(records, [place for place in places if place not in kept])
@@ -228,14 +230,19 @@ class EngrainSaver(ThreadedSaver):
         """Yield a checkpoint, and those before it that its delta channels are rebuilt from."""
         missing: set[str] | None = None
         following: Place | None = latest
+        seen: set[str] = set()
         while following is not None:
+            if following.id in seen:
+                raise corrupt_record(following.under(CHECKPOINT), "it follows itself")
+            seen.add(following.id)
             found = records.scan(SPACE, following.under(CHECKPOINT), limit=1)
             loaded = self._bodies.load(records, self._bodies.read_checkpoint(found[0])) if found else None
             if not found or loaded is None:
                 return
-            yield Place(*found[0].key[1:])
+            yield read_place(found[0].key)
             if missing is None:
-                missing = set(loaded.metadata.get("counters_since_delta_snapshot") or ())
+                with decoding(found[0].key):
+                    missing = set(loaded.metadata.get("counters_since_delta_snapshot") or ())
             missing -= loaded.checkpoint["channel_values"].keys()
             parent = get_checkpoint_id(loaded.parent_config) if loaded.parent_config and missing else None
             following = following._replace(id=parent) if parent else None
@@ -248,7 +255,7 @@ class EngrainSaver(ThreadedSaver):
         for thread, namespace in dict.fromkeys((place.thread, place.namespace) for place in places):
             # Before the checkpoints are read: a value that is written since is not among them.
             blobs = list(iterate_keys(records, SPACE, (BLOB, thread, namespace)))
-            left = [Place(*key[1:]) for key in iterate_keys(records, SPACE, (CHECKPOINT, thread, namespace))]
+            left = [read_place(key) for key in iterate_keys(records, SPACE, (CHECKPOINT, thread, namespace))]
             used = {
                 blob_key(stored.place, channel, version)
                 for stored in self._bodies.read_checkpoints(records, left)
@@ -281,7 +288,8 @@ class EngrainSaver(ThreadedSaver):
 
     def get_next_version(self, current: str | None, channel: None) -> str:
         """Two runs that fork from one checkpoint give their values different versions."""
-        number = 0 if current is None else int(str(current).split(".")[0])
+        with decoding((CHECKPOINT, f"version of {channel}")):
+            number = 0 if current is None else int(str(current).split(".")[0])
         return f"{number + 1:032}.{secrets.token_hex(8)}"
 
 

@@ -32,6 +32,7 @@ from engrain.integrations.chat_words import clean_query
 from engrain.integrations.langgraph.filters import fits_namespace, matches_filter
 from engrain.integrations.owners import AnyMemory, AnyStore, Owners, UserOf
 from engrain.integrations.record_pages import iterate_keys
+from engrain.integrations.stored_records import check_object, decoding
 from engrain.memory.memory import MAX_HITS, Memory
 from engrain.tiers.records import IndexedDraft, IndexedRecord
 
@@ -143,7 +144,7 @@ class EngrainStore(BaseStore):
         conditions = op.match_conditions or ()
         found: set[Namespace] = set()
         for memory in self._list_memories(()):
-            spaces = {key[: key.index(_END)] for key in iterate_keys(memory.records, SPACE)}
+            spaces = {_read_namespace(key) for key in iterate_keys(memory.records, SPACE)}
             found |= {one[: op.max_depth] for one in spaces if all(fits_namespace(each, one) for each in conditions)}
         return sorted(found)[op.offset : op.offset + op.limit]
 
@@ -204,8 +205,8 @@ def _find_by_text(memory: Memory, op: SearchOp, wanted: int) -> Iterator[tuple[_
     hits = memory.recall(query, n=n, where={f"metadata.{_UNDER}": where}, min_relevance=0).hits
     best: dict[RecordKey, float] = {}
     for hit in hits:
-        *namespace, key = hit.item.metadata[_NAME]
-        best.setdefault(_record_key(tuple(namespace), key), hit.relevance)
+        if name := _read_name(hit.item.metadata.get(_NAME)):
+            best.setdefault(name, hit.relevance)
     for record in memory.records.indexed(SPACE).read(sorted(best, key=lambda key: -best[key])):
         stored = _read(record)
         if matches_filter(stored.value, op.filter):
@@ -231,11 +232,29 @@ def _encode(head: Mapping[str, Any], value: Mapping[str, Any]) -> bytes:
 
 
 def _read(record: IndexedRecord) -> _Stored:
-    found = orjson.loads(record.body)
-    end = record.key.index(_END)
-    created = datetime.fromisoformat(found["created_at"]).astimezone(UTC)
-    place = record.key[:end], record.key[-1]
-    return _Stored(*place, found["value"], created, found["index"], found["ttl"], record)
+    namespace, key = _read_namespace(record.key), record.key[-1]
+    with decoding(record.key):
+        found = orjson.loads(record.body)
+        created = datetime.fromisoformat(found["created_at"]).astimezone(UTC)
+        value, index, ttl = check_object(found["value"], record.key), found["index"], found["ttl"]
+        if index and not all(isinstance(path, str) for path in index):
+            raise TypeError("a path that is no text")
+        if ttl is not None:
+            _ = record.written_at + timedelta(minutes=ttl)  # a time that a date can have
+        return _Stored(namespace, key, value, created, index, ttl, record)
+
+
+def _read_namespace(key: RecordKey) -> Namespace:
+    with decoding(key):
+        return key[: key.index(_END)]
+
+
+def _read_name(name: Any) -> RecordKey | None:
+    """Return the key that an item names; None for one that another program gave such metadata."""
+    if not (isinstance(name, list) and len(name) > 1 and all(isinstance(part, str) for part in name)):
+        return None
+    *namespace, key = name
+    return _record_key(tuple(namespace), key) if all(namespace) else None
 
 
 def _take(found: Iterator[Any], limit: int) -> list[Any]:

@@ -17,16 +17,21 @@ from pydantic_ai.conversation_store import (
 )
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
-from engrain.core.errors import Conflict
+from engrain.core.errors import Conflict, NotFound
 from engrain.core.model.records import Expected, Record, RecordDraft, RecordKey
 from engrain.integrations.owners import AnyMemory, open_memory
 from engrain.integrations.record_pages import iterate_keys, iterate_records
+from engrain.integrations.stored_records import corrupt_record, decoding
 
 SPACE = "pydantic ai"
 CONVERSATION, ENTRY = "conversation", "entry"
 # It changes with every write, so that a delete sees whether an entry may have come into use meanwhile.
 _GENERATION: RecordKey = ("generation",)
 _RECORD = pydantic.TypeAdapter(ConversationRecord)
+
+
+class EntryNotFound(NotFound, KeyError):
+    """There is no such entry. Pydantic AI expects a KeyError."""
 
 
 class EngrainConversationStore(ConversationStore):
@@ -43,7 +48,7 @@ class EngrainConversationStore(ConversationStore):
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         stored = await asyncio.to_thread(self._find, (CONVERSATION, conversation_id))
-        return _RECORD.validate_json(stored.body) if stored else None
+        return _read_conversation(stored) if stored else None
 
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
         found = await asyncio.to_thread(lambda: list(self._iterate_conversations()))
@@ -90,7 +95,7 @@ class EngrainConversationStore(ConversationStore):
         while True:
             generation = self._find(_GENERATION)
             used = self._find_used(self._iterate_conversations())
-            unused = [key for key in iterate_keys(self._records, SPACE, (ENTRY,)) if key[1] not in used]
+            unused = [key for key in iterate_keys(self._records, SPACE, (ENTRY,)) if _read_entry_id(key) not in used]
             try:
                 return self._records.write(
                     SPACE, drops=unused, expect=[(_GENERATION, generation.hash if generation else None)]
@@ -101,7 +106,7 @@ class EngrainConversationStore(ConversationStore):
     def _expect(self, conversation_id: str, revision: str | None) -> Expected:
         """Return what the record must be for a write to succeed."""
         stored = self._find((CONVERSATION, conversation_id))
-        if (_RECORD.validate_json(stored.body).revision if stored else None) != revision:
+        if (_read_conversation(stored).revision if stored else None) != revision:
             raise ConversationConflict(conversation_id)
         return (CONVERSATION, conversation_id), stored.hash if stored else None
 
@@ -128,27 +133,48 @@ class EngrainConversationStore(ConversationStore):
         return used
 
     def _load_history(self, head_id: str | None, limit: int | None) -> list[ConversationEntry]:
-        entries: list[ConversationEntry] = []
+        entries: dict[str, ConversationEntry] = {}
         while head_id is not None and (limit is None or len(entries) < limit):
-            entries.append(self._load_entry(head_id))
-            head_id = entries[-1].parent_id
-        return entries[::-1]
+            if head_id in entries:
+                raise corrupt_record((ENTRY, head_id), "it follows itself")
+            entries[head_id] = self._load_entry(head_id)
+            head_id = entries[head_id].parent_id
+        return list(entries.values())[::-1]
 
     def _load_entry(self, entry_id: str) -> ConversationEntry:
         stored = self._find((ENTRY, entry_id))
         if stored is None:
-            raise KeyError(entry_id)
-        head, _, message = stored.body.partition(b"\n")
-        (parsed,) = ModelMessagesTypeAdapter.validate_json(message)
-        values: dict[str, Any] = json.loads(head)
-        return ConversationEntry(id=entry_id, parent_id=values["parent_id"], kind=values["kind"], message=parsed)
+            raise EntryNotFound(entry_id)
+        return _read_entry(stored)
 
     def _iterate_conversations(self) -> Iterator[ConversationRecord]:
-        return (_RECORD.validate_json(one.body) for one in iterate_records(self._records, SPACE, (CONVERSATION,)))
+        return (_read_conversation(one) for one in iterate_records(self._records, SPACE, (CONVERSATION,)))
 
     def _find(self, key: RecordKey) -> Record | None:
         found = self._records.read(SPACE, [key])
         return found[0] if found else None
+
+
+def _read_conversation(record: Record) -> ConversationRecord:
+    with decoding(record.key):
+        return _RECORD.validate_json(record.body)
+
+
+def _read_entry_id(key: RecordKey) -> str:
+    with decoding(key):
+        _, id = key  # a shorter key would be the prefix of other entries, which a drop would take along
+        return id
+
+
+def _read_entry(record: Record) -> ConversationEntry:
+    head, _, message = record.body.partition(b"\n")
+    with decoding(record.key):
+        (parsed,) = ModelMessagesTypeAdapter.validate_json(message)
+        values: dict[str, Any] = json.loads(head)
+        parent, kind = values["parent_id"], values["kind"]
+        if not isinstance(parent, str | None) or not isinstance(kind, str):
+            raise TypeError("an id or a kind that is no text")
+        return ConversationEntry(id=_read_entry_id(record.key), parent_id=parent, kind=kind, message=parsed)
 
 
 def _encode_entry(entry: ConversationEntry) -> bytes:
