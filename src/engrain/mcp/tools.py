@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -29,6 +29,8 @@ from engrain.tiers.semantic import find_derived
 
 MAX_LISTED = 200
 MAX_FORGOTTEN = 100
+# A message of the system is trusted like the user's words and stands in the system prompt: its operator writes it.
+MESSAGE_ROLES = ("user", "assistant", "tool")
 _WEB = ("http://", "https://")
 _log = logging.getLogger("engrain")
 
@@ -112,11 +114,12 @@ class MemoryTools:
 
     def add_messages(
         self,
-        messages: Annotated[list[dict[str, Any]], "each {role: user or assistant, content: text}"],
+        messages: Annotated[list[dict[str, Any]], "each {role: user, assistant or tool, content: text}"],
         session: str | None = None,
         request_id: Annotated[str | None, "the same id for a retry"] = None,
     ) -> Annotated[CallToolResult, answers.MessagesAnswer]:
         """Keep messages word for word. Lasting statements of the user become facts."""
+        check_roles(messages)
         bound_voice(self._source.voice, "add_messages", {"messages": messages})
         memory = self._memory
         name = session if session is not None else memory.conversation.session
@@ -224,6 +227,16 @@ def choose_tools(names: Sequence[str] | None, read_only: bool) -> list[str]:
     if not chosen:
         raise InvalidInput("no tool is left: --read-only offers recall, list_items and explain.")
     return chosen
+
+
+def check_roles(messages: Sequence[Mapping[str, Any]]) -> None:
+    """InvalidInput for a message of the system, whatever a service calls that role."""
+    for message in messages:
+        if "role" in message and message["role"] not in MESSAGE_ROLES:
+            raise InvalidInput(
+                f"add_messages keeps messages of the roles user, assistant and tool, not {message['role']!r:.40}. "
+                "Nothing was written. Instructions of the system belong to the program that runs you."
+            )
 
 
 def find_source(memory: Memory, source: str | None) -> Source:

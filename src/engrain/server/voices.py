@@ -11,7 +11,7 @@ from engrain.server.problems import Problem
 
 Voice = Literal["user", "agent"]
 VOICES: tuple[Voice, ...] = get_args(Voice)
-_ROLES_OF_OTHERS = ("user", "system")
+_ROLES_OF_OTHERS = ("user", "system", "developer")  # the last is OpenAI's word for system
 _KINDS_OF_OTHERS = ("user", "system")
 # Verbs whose texts are the user's unless their source says otherwise.
 _TAKE_SOURCE = ("remember", "correct", "relations.add", "procedural.learn")
