@@ -200,7 +200,7 @@ FORGET_FILES = {
 
 def hash_forget_files() -> str:
     """Return the hash of the files from which the weights of requests to forget are made, without `training`."""
-    names = sorted(name for group in FORGET_FILES.values() for name in group)
+    names = sorted(name for files in (FORGET_FILES, CHANGES) for group in files.values() for name in group)
     return hashlib.sha256(b"".join((HERE / f"{name}.jsonl").read_bytes() for name in names)).hexdigest()
 
 

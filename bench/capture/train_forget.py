@@ -3,8 +3,8 @@
     python bench/capture/train_forget.py            writes the weights into the package
     python bench/capture/train_forget.py --check    only scores each author's requests with the weights of the others
 
-Made from the forget files of seven authors, forget-sentences.jsonl and, as sentences that ask for nothing, training.
-Set-aside files are never read. Needs numpy alone.
+Made from the forget files of seven authors, forget-sentences.jsonl and, as sentences that ask for nothing, training
+and the files of changes. Set-aside files are never read. Needs numpy alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from unittest.mock import patch
 
 import click
 import numpy as np
-from measure import FORGET_FILES, HERE, hash_forget_files, read_lines
+from measure import CHANGES, FORGET_FILES, HERE, hash_forget_files, read_lines
 
 from engrain.core.rules.forget_matters import read_topic
 from engrain.core.rules.forget_requests import find_matter, is_candidate, list_matter_words, read_words
@@ -113,6 +113,11 @@ def read_sentences(embedder: LocalEmbedder) -> Iterator[Sentences]:
         for one in read_lines(path) if path.stem not in REQUESTS else ():
             text = one.get("text")
             if text and len(text) < MAX_CHARACTERS and text != NURIA:
+                yield Sentences("training", text, *read_columns(text, embedder), False, TRAINED_WEIGHT)
+    # News are close to requests: "sold the golf", "bin wieder in Deutschland".
+    for name in (name for names in CHANGES.values() for name in names):
+        for one in read_lines(HERE / f"{name}.jsonl"):
+            for text in (one["first"], one["later"]) if "first" in one else ():
                 yield Sentences("training", text, *read_columns(text, embedder), False, TRAINED_WEIGHT)
 
 

@@ -64,6 +64,20 @@ def test_one_thing_that_is_meant_is_cut(memory: Memory, said: tuple[str, ...], r
 
 
 @pytest.mark.parametrize(
+    "said",
+    [
+        "The billing service is written in Go.",
+        "my engagement ring was his grandmother's, I never take it off",
+    ],
+)
+def test_a_statement_is_no_request_and_stays(memory: Memory, said: str) -> None:
+    message = memory.add_message("user", said)
+    assert message.facts
+    assert not message.forgotten
+    assert not message.proposed
+
+
+@pytest.mark.parametrize(
     ("said", "request_"),
     [
         (("my boss is Ulla", "I'm a joiner"), "I might ask you to delete the stuff about my boss one day"),

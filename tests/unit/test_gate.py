@@ -556,3 +556,10 @@ def test_every_pattern_is_a_pattern() -> None:
         assert not compile_pattern(rule.source).fullmatch("")
     for pattern in (*known.signs.values(), *(one for some in known.asks.values() for one in some)):
         compile_pattern(pattern)
+
+
+@pytest.mark.parametrize("text", ["forget where I lİve", "forget where I lıve", "forget my addreſs"])
+def test_letters_that_a_pattern_takes_for_others_raise_no_error(text: str) -> None:
+    (found,) = find_statements(text)
+    assert isinstance(found, ForgetRequest)
+    assert found.slot

@@ -119,6 +119,7 @@ THROUGH_VERBS = {
     "engrain.ingest.changes.read_statement": "Memory.add_message of a user",
     "engrain.core.model.sessions.make_event": "copies the text",
     "engrain.core.model.working.Buffer.with_model_summary": "copies the text",
+    "engrain.core.rules.frames.find_cue": "gate.find_statements",
     "engrain.core.rules.frames.is_own_note": "gate.find_statements",
     "engrain.core.rules.frames.is_short": "gate.find_statements",
     "engrain.core.rules.frames.weigh_frame": "gate.find_statements",

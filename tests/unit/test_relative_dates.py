@@ -28,6 +28,10 @@ TUESDAY = date(2026, 11, 17)
         ("il y a trois jours", "il y a trois jours (2026-11-14)"),
         ("je l'ai vu hier soir avec elle", "je l'ai vu hier (2026-11-16) soir avec elle"),
         ("Aujourd’hui, rien", "Aujourd’hui (2026-11-17), rien"),
+        # letters that a pattern takes for "i" and "s" when it ignores case
+        ("3 dayſ ago", "3 dayſ ago (2026-11-14)"),
+        ("vor dreİ Tagen", "vor dreİ Tagen (2026-11-14)"),
+        ("last frıday", "last frıday (2026-11-13)"),
     ],
 )
 def test_a_relative_date_gets_its_day(text: str, written: str) -> None:

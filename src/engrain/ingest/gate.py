@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from engrain.core.model.items import ForgetRequest, Statement
 from engrain.core.rules import own_words
-from engrain.core.rules.frames import COLON, HIDDEN_LETTER, cue, introduces_text, is_labelled
+from engrain.core.rules.frames import COLON, HIDDEN_LETTER, cue, find_cue, introduces_text, is_labelled
 from engrain.core.rules.profile import UNSURE_IMPORTANCE
 from engrain.core.rules.slot_names import fill_slot, find_mentioned_slot
 from engrain.core.rules.statements import compile_pattern, load_statement_rules
@@ -239,7 +239,7 @@ class _MessageReader:
         if len(slots) > 1 and verdict.keep:
             return [*found, *self._find_rest(part, loose, verdict.kind)]
         wish = verdict.sure and verdict.kind == "instruction"  # "correct my English at the end"
-        refused = contains_secret(quoted) or (cue("forward").search(quoted) and not wish)
+        refused = contains_secret(quoted) or (not wish and find_cue("forward", quoted))
         if not wanted or refused or len(loose) < len(inside) or len(slots) > 1 or len(others) >= MAX_STATEMENTS:
             return found
         start = min(one.start for one in loose) if slots else skip_lead(self.shown, part.start, part.end)

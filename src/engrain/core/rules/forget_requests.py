@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from engrain.core.text.languages import load_languages
 from engrain.core.text.passages import Span
-from engrain.core.text.tokenizer import hash_term, normalize_unicode
+from engrain.core.text.tokenizer import hash_term, lower_each, normalize_unicode
 
 MAX_MESSAGE_CHARACTERS = 2_400
 _CACHED_WORDS = 20_000
@@ -203,7 +203,7 @@ def only_mentions(text: str) -> bool:
 
 def fold_text(text: str) -> str:
     """Return the text in lower case with plain apostrophes, each character in its place."""
-    return "".join(lower if len(lower := mark.lower()) == 1 else mark for mark in text).replace("’", "'")
+    return lower_each(text).replace("’", "'")
 
 
 def fold_accents(text: str) -> str:

@@ -6,12 +6,14 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from engrain.core.rules.frames import (
     HIDDEN_LETTER,
     PARAGRAPH,
     asks,
     cue,
+    find_cue,
     find_framed,
     is_own_note,
     is_short,
@@ -38,6 +40,7 @@ _MIN_LANGUAGE_EVIDENCE = 2
 _MIN_IMPERSONAL_WORDS = 4
 _MAX_IMPERSONAL_SENTENCES = 1
 _MAX_LEAD_CHARACTERS = 300
+_CACHED_MESSAGES = 8
 _MIN_OTHERS_CHARACTERS = 20  # a shorter quotation is a title or a term
 
 # Blocks with a mark at either end. One that is never closed goes to the end of the message.
@@ -225,11 +228,18 @@ def find_announced(text: str, shown: str, before: Sequence[tuple[str, str]] = ()
     """
     if any(cue("announced").search(said[-_MAX_CUE_CHARACTERS:]) for _, said in before[-2:]):
         return [(0, len(text))], True
+    spans, mixed = _find_announced(text, shown)
+    return list(spans), mixed
+
+
+@lru_cache(_CACHED_MESSAGES)
+def _find_announced(text: str, shown: str) -> tuple[tuple[Span, ...], bool]:
+    # Cached, because the gate and the model that tells whose words they are ask for the same message.
     sentences = split_sentences(shown)
     spans = [*_find_after_cues(text, shown, sentences), *_find_before_cues(shown, sentences)]
     spans += [*find_framed(shown, sentences), *_find_foreign(shown)]
     mixed = bool(spans) or shown != text.replace("’", "'") or _is_doubtful(shown, sentences)
-    return merge_spans(spans), mixed
+    return tuple(merge_spans(spans)), mixed
 
 
 def weigh_doubt(shown: str, sentences: Sequence[Sentence], stated: Sequence[Span], *, short: bool = False) -> int:
@@ -264,7 +274,7 @@ def find_lead_end(shown: str, first: int) -> int:
     sentences = split_sentences(head)
     for sentence in sentences:
         said = head[sentence.start : sentence.end + 2]
-        found = [match.start() for name in ("forward", "colon", "mentioned") if (match := cue(name).search(said))]
+        found = [span[0] for name in ("forward", "colon", "mentioned") if (span := find_cue(name, said))]
         if found:
             return sentence.start + min(found)
     last = sentences[-1] if sentences else None
@@ -282,18 +292,19 @@ def _find_after_cues(text: str, shown: str, sentences: Sequence[Sentence]) -> It
         whole = shown[sentence.start : sentence.end + 2][:_MAX_CUE_CHARACTERS]
         said = whole[: sentence.end - sentence.start]
         colon = _find_announcing_colon(whole, shown, sentences)
-        ahead = cue("forward").search(said)
+        ahead = find_cue("forward", said)
         if ahead is None and _LINE_END.match(shown, sentence.end):
-            ahead = cue("mentioned").search(said)
+            ahead = find_cue("mentioned", said)
         if colon is None and ahead is None:
             continue
-        colon = colon or (ahead and _COLON.search(whole, ahead.end()))  # "…, what does she mean: Dear all, …"
+        later = _COLON.search(whole, ahead[1]) if ahead and not colon else None  # "…, what does she mean: Dear all, …"
+        colon = later.span() if later else colon
         found = ahead or colon
         assert found is not None
-        bracket = whole.find(")", found.end())
-        start = sentence.start + (colon.end() if colon else bracket + 1) if colon or bracket >= 0 else sentence.end
+        bracket = whole.find(")", found[1])
+        start = sentence.start + (colon[1] if colon else bracket + 1) if colon or bracket >= 0 else sentence.end
         start += len(_END_MARKS.match(shown, start)[0])  # type: ignore[index]
-        if HIDDEN_LETTER in shown[sentence.start + found.start() : start]:
+        if HIDDEN_LETTER in shown[sentence.start + found[0] : start]:
             continue
         following = _FOLLOWING.match(text, start)
         if following and following["block"] is None:
@@ -301,10 +312,10 @@ def _find_after_cues(text: str, shown: str, sentences: Sequence[Sentence]) -> It
             return
 
 
-def _find_announcing_colon(said: str, shown: str, sentences: Sequence[Sentence]) -> re.Match[str] | None:
+def _find_announcing_colon(said: str, shown: str, sentences: Sequence[Sentence]) -> Span | None:
     """Return the colon before a text of others. A note of the speaker such as "cost review: …" has none."""
-    colon = cue("colon").search(said)
-    own = colon and cue("own_text").search(label := said[: colon.end() - 1]) and is_own_note(shown, label, sentences)
+    colon = find_cue("colon", said)
+    own = colon and cue("own_text").search(label := said[: colon[1] - 1]) and is_own_note(shown, label, sentences)
     return None if own else colon
 
 
@@ -315,10 +326,10 @@ def _find_before_cues(shown: str, sentences: Sequence[Sentence]) -> Iterator[Spa
     line = shown.rfind("\n", 0, sentences[-1].end) + 1
     last = [one for one in sentences if one.start >= line]
     earlier = sentences[: len(sentences) - len(last)]
-    pointing = any(cue("backward").search(shown[one.start : one.end][:_MAX_CUE_CHARACTERS]) for one in last)
+    pointing = any(find_cue("backward", shown[one.start : one.end][:_MAX_CUE_CHARACTERS]) for one in last)
     if earlier and pointing and not earlier[-1].is_question:
         yield 0, last[0].start
-    elif not earlier and cue("backward").search(shown[last[-1].start : last[-1].end]) and "above" in shown.lower():
+    elif not earlier and "above" in shown.lower() and cue("backward").search(shown[last[-1].start : last[-1].end]):
         yield 0, last[-1].start
 
 
@@ -360,7 +371,7 @@ def _is_doubtful(shown: str, sentences: Sequence[Sentence]) -> bool:
     said = [shown[one.start : one.end] for one in sentences]
     short = is_short(shown, sentences)
     asked = [one[:_MAX_CUE_CHARACTERS] for one in said if not (short and cue("standing").search(one))]
-    if any(cue(name).search(one) for name in ("forward", "backward") for one in asked):
+    if any(find_cue(name, one) for name in ("forward", "backward") for one in asked):
         return True
     if any(_find_announcing_colon(one[:_MAX_CUE_CHARACTERS], shown, sentences) for one in said):
         return True

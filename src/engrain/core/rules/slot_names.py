@@ -6,6 +6,7 @@ import re
 from functools import cache
 
 from engrain.core.rules.statements import Rule, compile_pattern, load_statement_rules
+from engrain.core.text.tokenizer import lower_each
 
 SPEAKER_KEY = "speaker"  # metadata key: the speaker of a fact, if it was not the user
 
@@ -38,11 +39,11 @@ def fill_slot(rule: Rule, match: re.Match[str], text: str) -> str | None:
 def _make_filling(field: str, said: str, prefers: bool) -> str | None:
     known = load_statement_rules()
     if field == "noun":
-        return known.nouns.get(said.lower())
+        return known.nouns.get(lower_each(said))
     if field == "words":
         return "_".join(_WORD.findall(said.lower()))
     if field == "head":
-        return _class_of_noun(said.lower().split()[-1])
+        return _class_of_noun(lower_each(said).split()[-1])
     found = classify_thing(said, by_head=prefers and field == "thing")
     return found if field != "sole" or found in known.words["sole"] else None
 
@@ -85,8 +86,8 @@ def find_mentioned_slot(text: str) -> str | None:
     if found is None:
         return None
     if "head" in found.re.groupindex:
-        return f"user.favourite.{_class_of_noun(found['head'].lower().split()[-1])}"
-    return f"user.{known.nouns[found['noun'].lower()]}"
+        return f"user.favourite.{_class_of_noun(lower_each(found['head']).split()[-1])}"
+    return f"user.{known.nouns[lower_each(found['noun'])]}"
 
 
 def rename_for_speaker(speaker: str | None, slot: str | None) -> str | None:

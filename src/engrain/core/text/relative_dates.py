@@ -8,7 +8,7 @@ from datetime import date, timedelta
 from functools import cache
 
 from engrain.core.text.languages import load_languages
-from engrain.core.text.tokenizer import split_letters, tokenize
+from engrain.core.text.tokenizer import lower_each, split_letters, tokenize
 
 MAX_AMOUNT = 1_000
 _WEEKDAYS = (
@@ -137,7 +137,7 @@ def _compile() -> re.Pattern[str]:
 
 
 def _resolve(match: re.Match[str], day: date) -> str | None:
-    found = {name: value.lower() for name, value in match.groupdict().items() if value}
+    found = {name: lower_each(value) for name, value in match.groupdict().items() if value}
     for number, days in enumerate(_PLAIN_DAYS.values()):
         if f"plain{number}" in found:
             return _move(day, "day", days)

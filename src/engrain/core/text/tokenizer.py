@@ -29,6 +29,8 @@ _MAX_CACHED_TERMS = 200_000
 _LETTERS = re.compile(r"[^\W\d_]+")
 _WORDS_ALONE = str.maketrans({chr(code): " " for code in range(128) if not chr(code).isalnum()})
 _LETTERS_ALONE = str.maketrans({chr(code): " " for code in range(128) if not chr(code).isalpha()})
+# A pattern that ignores case takes these letters for "i" and "s"; `lower` leaves them, or makes two characters of one.
+_SAME_IGNORING_CASE = str.maketrans("İıſ", "iis")
 _UMLAUTS = frozenset("äöü")
 _UMLAUT_SPELLINGS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
 
@@ -62,6 +64,11 @@ def _split_plain(lower: str) -> list[str]:
 def split_letters(text: str) -> list[str]:
     """Return the runs of letters."""
     return text.translate(_LETTERS_ALONE).split() if text.isascii() else _LETTERS.findall(text)
+
+
+def lower_each(text: str) -> str:
+    """Return the text in lower case, each character in its place, as a pattern that ignores case reads it."""
+    return text.translate(_SAME_IGNORING_CASE).lower()
 
 
 def spell_out_umlauts(text: str) -> list[tuple[str, str]]:
