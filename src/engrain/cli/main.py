@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from engrain import __version__
+from engrain.cli.command import HelpContext
 from engrain.cli.context import DEFAULT_STORE, CommandContext
 from engrain.cli.output import print_error, to_json
 from engrain.core.errors import EngrainError, OutcomeUnknown
@@ -106,6 +107,8 @@ ALIASES = {
 
 class RootGroup(click.Group):
     """The commands of `engrain`. Every expected error ends as one line on stderr."""
+
+    context_class = HelpContext
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)

@@ -191,7 +191,7 @@ def undo(cli: CommandContext, source: str, yes: bool) -> None:
         found = memory.store.undo(source, **who, dry_run=not yes, progress=_show_stage(cli))
     cli.print_result(found, lambda: _format_undo(found, cli))
     if not found:
-        click.echo(f"Nothing came from {escape(source)}.", err=True)
+        click.echo(f"Nothing came from {escape(source)!r}.", err=True)
     if not found or (found.done and not found.done.receipt):
         sys.exit(1)
 
