@@ -28,9 +28,9 @@ class HelpFormatter(click.HelpFormatter):
     def write_text(self, text: str) -> None:
         super().write_text(text.replace("-", _UNBROKEN_HYPHEN))
 
-    def write_dl(self, rows: Sequence[tuple[str, str]], *args: Any, **settings: Any) -> None:
+    def write_dl(self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
         kept = [(name, text.replace("-", _UNBROKEN_HYPHEN)) for name, text in rows]
-        super().write_dl(kept, *args, **settings)
+        super().write_dl(kept, col_max, col_spacing)
 
 
 class HelpContext(click.Context):
