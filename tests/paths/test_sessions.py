@@ -59,6 +59,15 @@ def test_a_last_session_that_the_profile_tells_in_full_is_left_out(memory: Memor
     assert "## Last session" not in opened
 
 
+def test_an_important_episode_is_not_told_in_the_last_session_as_well(memory: Memory) -> None:
+    talk(memory, "a", "The nightly import on heron times out.")
+    error = memory.episodic.record_error("The import timed out after 30 s.")
+    memory.episodic.record_resolution(error, "Its time-out is 120 s now.")
+    memory.end_session()
+    opened = str(memory.start_session("b"))
+    assert opened.count("heron") == opened.count("after 30 s") == opened.count("120 s now") == 1
+
+
 def test_a_session_opens_without_the_lines_that_no_longer_hold(memory: Memory) -> None:
     talk(memory, "a", "I live in Lima.", "The green paint needs 2 coats.", "I moved to Quito last week.")
     memory.end_session()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import click
@@ -28,7 +28,7 @@ class HelpFormatter(click.HelpFormatter):
     def write_text(self, text: str) -> None:
         super().write_text(text.replace("-", _UNBROKEN_HYPHEN))
 
-    def write_dl(self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
         kept = [(name, text.replace("-", _UNBROKEN_HYPHEN)) for name, text in rows]
         super().write_dl(kept, col_max, col_spacing)
 

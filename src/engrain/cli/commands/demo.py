@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import re
+import shutil
 import statistics
 import sys
 import time
@@ -100,7 +101,9 @@ def demo(cli: CommandContext, fast: bool, ui: bool) -> None:
 def _next_steps() -> Iterator[str]:
     yield ""
     yield bold("Next")
-    for command, meaning in NEXT:
+    activate = Path(sys.argv[0]).with_name("activate")
+    first = [(f"source {activate}", "the command engrain in this shell")]
+    for command, meaning in (*(first if activate.exists() and not shutil.which("engrain") else ()), *NEXT):
         yield f"   {click.style(command.ljust(40), fg='cyan')}{dim(meaning)}"
     yield ""
 

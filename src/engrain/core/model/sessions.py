@@ -48,6 +48,7 @@ class SessionStart:
         if self.summary is None:
             return None
         told = [item.text.casefold() for item in self.profile]
+        told += [line for item in self.episodes for line in item.text.casefold().splitlines()]
         text = "\n".join((*told, self.summary.text.casefold()))
         told += [old.text.casefold() for old in self.outdated if old.now and old.now.casefold() in text]
         lines = [line for line in self.summary.text.splitlines() if not _says_only(line, told)]
