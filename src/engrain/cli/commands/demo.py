@@ -8,6 +8,7 @@ import re
 import shutil
 import statistics
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import chdir, redirect_stdout, suppress
@@ -183,8 +184,11 @@ class Stage:
         process.send(code)
 
     def show_value(self, text: str) -> str:
-        for line in wrap(text, " " * 7) if text else ():
-            self.show(line)
+        for part in text.split("\n") if text else ():
+            first, *others = wrap(part, " " * 7)
+            # The rest of a list's entry stands under its text.
+            for line in (first, *(textwrap.indent(one, "  " * part.startswith("- ")) for one in others)):
+                self.show(line)
         return text
 
     def fact(self, name: str, value: Any, holds: bool = True) -> bool:

@@ -61,8 +61,8 @@ class Explanation:
 class Status:
     """The state of a memory: its current items, the whole store, the embedder, pending work and use of the model.
 
-    `holds` counts sessions, episodes, procedures, tasks (each up to 1,000) and records; None if their store does not
-    answer.
+    `counts` has the number of sessions, episodes, procedures, tasks (each up to 1,000) and records; None if their store
+    does not answer.
     """
 
     scope: str
@@ -71,7 +71,7 @@ class Status:
     embedder: Mapping[str, Any]
     background: Mapping[str, Any] = field(default_factory=dict)
     model: Mapping[str, Any] = field(default_factory=dict)
-    holds: Mapping[str, int | None] = field(default_factory=dict)
+    counts: Mapping[str, int | None] = field(default_factory=dict)
     hold: Hold | None = None  # the legal hold on its user; while it is `hidden`, nothing of this memory is shown
 
 
