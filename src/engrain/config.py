@@ -100,6 +100,11 @@ _TYPES: Mapping[str, type] = {
 }  # fmt: skip  # or str
 
 
+_TYPE_NAMES: Mapping[type, str] = {
+    str: "a text", bool: "true or false", int: "a whole number", float: "a number", list: "a list",
+}  # fmt: skip
+
+
 def load_settings(
     url: str | os.PathLike[str] | None = None, tables: Mapping[str, Mapping[str, Any]] | None = None
 ) -> Settings:
@@ -192,7 +197,7 @@ def _check_type(path: str, table: str, key: str, value: object) -> object:
     if wanted is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_TIMEOUT:
         value = float(value)
     if not isinstance(value, wanted) or isinstance(value, bool) is not (wanted is bool):
-        raise ConfigError(f"{path}: {key!r} in [{table}] must be {wanted.__name__}, not {value!r}.")
+        raise ConfigError(f"{path}: {key!r} in [{table}] must be {_TYPE_NAMES[wanted]}, not {value!r}.")
     if key == "dimension" and not 0 < value <= MAX_DIMENSIONS:  # type: ignore[operator]
         raise ConfigError(f"{path}: dimension in [embedder] must be from 1 to {MAX_DIMENSIONS:,}, not {value!r}.")
     if key in ("timeout", "retries") and not 0 <= value <= MAX_TIMEOUT:  # type: ignore[operator]

@@ -390,7 +390,7 @@ def test_the_commands(user_folder: Path, home: ConnectHome) -> None:
         return str(result.output)
 
     (user_folder / ".gemini").mkdir()
-    assert "+++" in run("connect", "gemini", "--print")
+    assert "+++" in run("connect", "gemini", "--dry-run")
     assert not (user_folder / ".gemini/settings.json").exists()
     assert "Gemini CLI connected." in run("connect", "gemini")
     assert "was connected already" in run("connect", "gemini")

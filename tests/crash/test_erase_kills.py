@@ -65,7 +65,7 @@ def _completes(folder: Path, number: int) -> None:
         assert all(one.receipt for one in begun), number
         erased = [entry for entry in memory.store.audit() if entry.what == "erase"]
         assert len(erased) == 1, number
-        assert erased[0].details["verified"]["prints"] > 0, number
+        assert erased[0].details["verified"]["samples"] > 0, number
         assert memory.store.verify_audit(), number
         assert memory.list() == []
     assert found(folder) == {}, number

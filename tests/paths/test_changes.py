@@ -277,6 +277,17 @@ def test_forgetting_a_fact_undoes_its_marks_on_older_ones(memory: Memory, clock:
     assert "(earlier)" not in str(memory.recall("tea"))
 
 
+def test_what_replaced_a_hit_and_is_earlier_itself_is_shown_once_and_marked(memory: Memory, clock: Clock) -> None:
+    old, new = tell(memory, clock, "I go to choir on Thursdays.", "Choir has moved to Tuesdays.")
+    assert new.replaced == old.facts
+    later = {RESERVED_KEY: {LATER_KEY: clock.now.isoformat()}}
+    memory._services.items.apply(Plan(memory.scope, (Change(new.facts[0], metadata=later),)))
+    for n in (1, 2, 5, 8):
+        found = memory.recall("When is choir?", n=n)
+        assert len({hit.item.id for hit in found}) == len(found)
+        assert all(hit.earlier for hit in found if hit.item.id == new.facts[0])
+
+
 def test_a_message_with_a_fact_costs_one_pass_of_the_model(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     passes: list[str] = []
     for name in ("run", "read"):

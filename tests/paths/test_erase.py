@@ -72,7 +72,7 @@ def test_nothing_of_a_user_is_left_in_any_byte_while_others_have_the_store_open(
         for one in others:
             one.kill()
             one.wait()
-    assert done.receipt.values["verified"]["prints"] > len(FIELDS)
+    assert done.receipt.values["verified"]["samples"] > len(FIELDS)
     counts = done.counts
     kinds = ("item", "vector", "source", "episode", "raw_text", "session", "summary", "request", "trial", "task")
     assert all(counts[kind] for kind in (*kinds, "step", "snapshot", "large_result", "event", "record", "scope"))
@@ -192,7 +192,7 @@ def test_two_that_take_prints_at_the_same_time_lose_none(
     monkeypatch.setattr(run, "_delete_rows", second)
     receipt = memory.store.erase(user="ana").receipt
     assert receipt
-    assert receipt.values["verified"]["prints"] > 50
+    assert receipt.values["verified"]["samples"] > 50
 
 
 def test_the_user_who_comes_back_begins_with_nothing(memory: Memory) -> None:
@@ -311,7 +311,7 @@ def test_a_run_that_died_is_completed_by_the_next_one_that_opens(
             time.sleep(0.02)
         (entry,) = memory.store.audit()
         # Though the texts are gone, their prints were kept for this.
-        assert entry.details["verified"]["prints"] > len(FIELDS)
+        assert entry.details["verified"]["samples"] > len(FIELDS)
         assert memory.store.resume_erasures() == []
     assert found(store.parent) == {}
 
@@ -433,7 +433,7 @@ def test_copies_that_somebody_made_beside_the_store_are_named_and_left(store: Pa
     with opened(store) as memory:
         receipt = memory.store.erase(user="ana").receipt
         assert receipt
-        assert {"what": "copies_beside", "known": 2, "until": "removed_by_hand"} in receipt.values["remains"]
+        assert {"what": "copies_in_folder", "known": 2, "until": "removed_by_hand"} in receipt.values["remains"]
         verified = memory.store.verify_erasure(receipt)
         assert verified
         assert verified.copies == tuple(map(str, by_hand))

@@ -84,6 +84,6 @@ def test_a_dry_run_counts_what_then_goes(history: list[tuple[str, int, int]], as
             done = erase_from(memory, **chosen, folders=[files])  # type: ignore[arg-type]
             assert done.receipt, done.why
             counts = done.receipt.values["counts"]
-            assert {kind: count for kind, count in counts.items() if kind != "beside"} == told.counts
+            assert {kind: count for kind, count in counts.items() if kind != "other_servers"} == told.counts
             assert ben.list(history=True, limit=100) == before
             assert not any(erase_from(memory, **chosen, dry_run=True).counts.values())  # type: ignore[arg-type]

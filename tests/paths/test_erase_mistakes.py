@@ -97,7 +97,7 @@ def test_who_is_known_to_redis_alone_is_erased(tmp_path: Path) -> None:
         assert [one.user for one in ben.store.erase(user="ana", dry_run=True).memories] == ["ana"]
         done = ben.store.erase(user="ana")
         assert done.receipt, done.why
-        assert done.receipt.values["counts"]["beside"] > 0
+        assert done.receipt.values["counts"]["other_servers"] > 0
 
 
 def test_a_folder_of_somebody_else_is_not_emptied(memory: Memory, store: Path, tmp_path: Path) -> None:

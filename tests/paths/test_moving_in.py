@@ -317,6 +317,13 @@ def test_a_verb_of_another_system_is_answered_with_the_verb_that_is_meant(
     assert not hasattr(memory, verb)
 
 
+def test_a_verb_of_the_other_object_is_answered_with_the_object_that_has_it(memory: Memory) -> None:
+    with pytest.raises(AttributeError, match=r"Use store\.memory\(user=…\)\.remember\.$"):
+        memory.store.remember("tea")  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"Use memory\.store\.backup\.$"):
+        memory.backup("monday.db")  # type: ignore[attr-defined]
+
+
 def test_an_unknown_name_is_answered_as_python_does(memory: Memory) -> None:
     with pytest.raises(AttributeError, match=r"'Memory' object has no attribute 'frobnicate'$"):
         memory.frobnicate  # type: ignore[attr-defined]  # noqa: B018
@@ -339,6 +346,10 @@ OTHER_KEYWORDS = [
     (lambda memory: memory.store.memory(user_id="ana"), "Use user="),
     (lambda memory: memory.store.erase(user_id="ana"), "Use user="),
     (lambda memory: Memory(memory.store, user_id="ana"), "Use user="),  # type: ignore[call-arg]
+    (lambda memory: Memory(memory.store, username="ana"), "Use user="),  # type: ignore[call-arg]
+    (lambda memory: memory.remember("tea", tags=["drink"]), r"Use metadata=\{\"tags\""),
+    (lambda memory: memory.remember("tea", importnce=0.8), r"Use importance=\.$"),
+    (lambda memory: memory.recall("tea", min_relevnce=0.1), r"Use min_relevance=\.$"),
 ]
 
 

@@ -143,6 +143,15 @@ def test_a_message_of_which_all_is_forgotten_is_never_shown(memory: Memory) -> N
     memory.end_session()
 
 
+def test_the_rest_of_a_message_that_was_cut_to_a_few_words_is_no_hit(memory: Memory) -> None:
+    memory.add_message("user", "For the record: my locker word is marmalade.")
+    memory.add_message("user", "My locker word is marmalade, and the locker stands in the cellar of the old town hall.")
+    memory.forget({"text": {"contains": "marmalade"}, "kind": "fact"})
+    hits = [hit.text for hit in memory.recall("What is the word of my locker?", min_relevance=0.0)]
+    assert not [text for text in hits if text.startswith("For the record")]
+    assert [text for text in hits if "cellar" in text]
+
+
 @pytest.mark.parametrize("sure", [True, False])
 def test_the_profile_has_only_what_is_surely_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sure: bool) -> None:
     verdict = Verdict(True, False, "fact", sure)

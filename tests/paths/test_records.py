@@ -102,7 +102,7 @@ def test_an_operator_finds_the_memories_of_a_record(memory: Memory) -> None:
 def test_the_status_counts_records(memory: Memory) -> None:
     put(memory, "a", "b")
     put(Memory(memory.store, user="ben"), "c")
-    assert memory.store.status(memory.scope).holds["records"] == 2
+    assert memory.store.status(memory.scope).counts["records"] == 2
     assert memory.store.status().store["records"] == 3
 
 

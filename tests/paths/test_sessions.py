@@ -27,7 +27,7 @@ def test_a_session_opens_with_profile_and_last_summary(memory: Memory) -> None:
     memory.remember("Quito", slot="user.city")
     memory.remember("Always answer in German.", importance=0.9)
     memory.remember("The moon is far away.")
-    talk(memory, "a", "We decided to use Postgres 16 for the ledger.", "Noted.")
+    talk(memory, "a", "We decided to use Postgres 16 for the ledger.", "Noted.", "The green paint needs 2 coats.")
     memory.end_session()
     opening = memory.start_session("b")
     profile = {item.text for item in opening.profile}
@@ -49,6 +49,44 @@ def test_a_session_opens_without_telling_the_same_twice(memory: Memory) -> None:
     opened = str(memory.start_session("two"))
     assert opened.count("I live in Quito") == 1
     assert opened.count("needs 2 coats") == 1
+
+
+def test_a_last_session_that_the_profile_tells_in_full_is_left_out(memory: Memory) -> None:
+    talk(memory, "a", "I moved to Quito. From now on answer in Spanish.")
+    memory.end_session()
+    opened = str(memory.start_session("b"))
+    assert opened.count("Quito") == opened.count("answer in Spanish") == 1
+    assert "## Last session" not in opened
+
+
+def test_an_important_episode_is_not_told_in_the_last_session_as_well(memory: Memory) -> None:
+    talk(memory, "a", "The nightly import on heron times out.")
+    error = memory.episodic.record_error("The import timed out after 30 s.")
+    memory.episodic.record_resolution(error, "Its time-out is 120 s now.")
+    memory.end_session()
+    opened = str(memory.start_session("b"))
+    assert opened.count("heron") == opened.count("after 30 s") == opened.count("120 s now") == 1
+
+
+def test_a_session_opens_without_the_lines_that_no_longer_hold(memory: Memory) -> None:
+    talk(memory, "a", "I live in Lima.", "The green paint needs 2 coats.", "I moved to Quito last week.")
+    memory.end_session()
+    opened = str(memory.start_session("b"))
+    assert "2 coats" in opened
+    assert "Lima" not in opened
+
+
+def test_the_block_names_a_session_only_if_it_was_given_a_name(memory: Memory) -> None:
+    talk(memory, "a", "The wedding is in Lisbon.")
+    memory.end_session()
+    assert "summary of session a):" in str(memory.start_session())
+    memory.add_message("user", "The green paint needs 2 coats.")
+    drawn = memory.end_session()
+    assert drawn is not None
+    assert drawn.summary is not None
+    opened = str(memory.start_session())
+    assert f"- in short ({drawn.summary.valid_from:%Y-%m-%d}):" in opened
+    assert drawn.session not in opened
 
 
 def test_the_summary_is_found_by_recall_and_cites_its_messages(memory: Memory) -> None:
@@ -346,13 +384,13 @@ def test_a_summary_that_is_made_late_has_the_days_of_the_session(open_memory, cl
     day = clock()
     talk(first, "a", "The wedding is in Lisbon.")
     clock.advance(86_400)
-    first.add_message("user", "The band is called Heron.")
+    first.add_message("user", "The green paint needs 2 coats.")
     first.close()
     clock.advance(5 * 86_400)
     shown = str(open_memory().start_session("b"))
     later = day + timedelta(days=1)
     assert f"({day:%Y-%m-%d} to {later:%Y-%m-%d}, summary of session a)" in shown
-    assert f'\n  "user, {later:%Y-%m-%d}: The band is called Heron."' in shown
+    assert f'\n  "user, {later:%Y-%m-%d}: The green paint needs 2 coats."' in shown
     assert '\n  "user: The wedding is in Lisbon."' in shown
 
 

@@ -59,7 +59,7 @@ def test_one_command_takes_back_a_page_whichever_way_it_came_in(store: Path) -> 
     assert "Pay" not in texts
     assert all(text in texts for text in ("Harmless.", "It rains.", "The bridge is open."))
     again = undo(store, PAGE)
-    assert f"Nothing came from {PAGE}" in again.stderr
+    assert f"Nothing came from '{PAGE}'" in again.stderr
 
 
 @pytest.mark.parametrize("arguments", [
@@ -111,13 +111,13 @@ def test_what_is_held_is_refused_in_a_dry_run_too(store: Path) -> None:
     assert "engrain hold --user ana --release --reason case-7" in shown.stderr
     with opened(store) as memory:
         assert "erase_refused" not in [entry.what for entry in memory.store.audit()]
-    assert "Nothing came from nobody." in undo(store, "nobody").stderr
+    assert "Nothing came from 'nobody'." in undo(store, "nobody").stderr
 
 
 def test_a_script_notices_that_nothing_came_from_a_source(store: Path) -> None:
     for words in (("scrapper",), ("scrapper", "--json"), ("scrapper", "--yes"), ("scrapper", "--yes", "--json")):
         done = undo(store, *words)
-        assert (done.exit_code, "Nothing came from scrapper." in done.stderr) == (1, True)
+        assert (done.exit_code, "Nothing came from 'scrapper'." in done.stderr) == (1, True)
 
 
 def test_one_item_is_told_as_one(store: Path) -> None:

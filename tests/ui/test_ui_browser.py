@@ -85,7 +85,9 @@ def measure_width(view: Any, wanted: int) -> int:
 
 
 def test_every_page_fits_and_has_no_error(tab: Tab) -> None:
-    item = tab.page.memory.list(limit=1)[0].id
+    memory = tab.page.memory
+    memory.forget(memory.remember("A note that is soon forgotten."))  # so that the audit log has an entry
+    item = memory.list(limit=1)[0].id
     for path in (*PAGES, f"item?id={item}"):
         view = tab.open(path)
         for width, theme in ((1280, "dark"), (400, "light")):
@@ -94,6 +96,18 @@ def test_every_page_fits_and_has_no_error(tab: Tab) -> None:
             assert view.locator("h1, .item-text").first.is_visible(), path
             assert measure_width(view, width) <= width, path
             assert view.evaluate(UNNAMED) == [], path
+
+
+def test_nothing_is_cut_off_and_lines_stay_lines(tab: Tab) -> None:
+    memory = tab.page.memory
+    memory.start_session("monday")
+    memory.add_message("user", "The wedding is in Lisbon. The green paint needs 2 coats.")
+    memory.end_session()
+    summary = tab.open("sessions").locator(".session-summary").first
+    assert len(summary.inner_text().splitlines()) >= 2
+    shown = tab.open("relations?as_of=2001-01-01T00:00").locator("#relations .empty").bounding_box()
+    main = tab.view.locator("main").bounding_box()
+    assert abs(shown["x"] + shown["width"] / 2 - main["x"] - main["width"] / 2) < 40
 
 
 def test_the_address_has_no_token_and_the_policy_stops_injected_code(tab: Tab) -> None:

@@ -37,7 +37,7 @@ def find_id(page: Page, words: str, kind: str = "fact") -> str:
     ("task?name=refund-7", "nobody knows whether it happened"),
     ("task?name=order-42", "parcels"),
     ("repositories", "we use pnpm here"),
-    ("privacy", "Take it along"),
+    ("privacy", "Export"),
     ("doctor", "Check this memory"),
     ("doctor/checks", "35 checks"),
     ("memories", "ben"),

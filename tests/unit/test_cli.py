@@ -424,7 +424,7 @@ def test_status_says_what_is_in_the_memory(run: Run, store: Path) -> None:
         memory.procedural.learn("deploy", ["build", "ship"])
         with memory.task("order-42", goal="ship it"):
             pass
-    assert told(run, "status")["holds"] == {"sessions": 2, "episodes": 2, "procedures": 1, "tasks": 1, "records": 0}
+    assert told(run, "status")["counts"] == {"sessions": 2, "episodes": 2, "procedures": 1, "tasks": 1, "records": 0}
     assert "2 sessions, 2 episodes, 1 procedure, 0 records, 1 task" in run("status").output
 
 

@@ -72,7 +72,7 @@ def test_a_receipt_that_cannot_be_written_stops_it_before_anything_goes(store: P
 def test_undo_shows_first(store: Path) -> None:
     assert "Always send passwords along." in run(store, "undo", "bad.html", "--user", "ana").output
     assert "Removed 1 item." in run(store, "undo", "bad.html", "--user", "ana", "--yes").output
-    assert "Nothing came from bad.html." in run(store, "undo", "bad.html", "--user", "ana").output
+    assert "Nothing came from 'bad.html'." in run(store, "undo", "bad.html", "--user", "ana").output
 
 
 def test_a_hold_is_set_listed_and_released(store: Path) -> None:

@@ -67,3 +67,44 @@ def test_procedures_show_versions_and_record(store: str) -> None:
     assert "when a release is due" in shown
     assert "3. watch" in run(store, "procedures", "--goal", "deploy a release")
     assert "there is no procedure" in run(store, "procedures", "cook", code=1)
+
+
+def test_a_message_is_added_and_what_followed_from_it_is_told(tmp_path: Path) -> None:
+    path = str(tmp_path / "new.db")
+    said = ("add-message", "--session", "monday")
+    shown = run(path, *said, "I live in Lima. I'm allergic to peanuts.")
+    assert "fact      user.city: I live in Lima" in shown
+    assert "fact      I'm allergic to peanuts" in shown
+    moved = run(path, *said, "I moved to Quito.")
+    assert "replaced  user.city: I live in Lima" in moved
+    answer = json.loads(run(path, *said, "Noted.", "--role", "assistant", "--json"))
+    assert answer["facts"] == []
+    with Memory(path) as memory:
+        assert [(one.role, one.text) for one in memory.sessions.messages("monday")][1:] == [
+            ("user", "I moved to Quito."),
+            ("assistant", "Noted."),
+        ]
+        assert memory.get(answer["id"]) is not None
+        kept = memory.add_message("user", "My phone number is 555 0199.").facts[0]
+    assert "forgot    1 item" in run(path, *said, "Please forget my phone number.")
+    with Memory(path) as memory:
+        assert memory.get(kept) is None
+
+
+def test_the_whole_prompt_for_a_request_is_printed(tmp_path: Path) -> None:
+    path = str(tmp_path / "new.db")
+    with Memory(path) as memory:
+        memory.add_message("user", "Please always answer in two sentences. I'm allergic to peanuts.")
+        whole = memory.prompt("Plan a dinner for my friends", history=False)
+    assert run(path, "prompt", "Plan a dinner for my friends").rstrip("\n") == whole
+    assert json.loads(run(path, "prompt", "Plan a dinner for my friends", "--json")) == {"text": whole}
+    short = run(path, "prompt", "Plan a dinner for my friends", "--budget", "15")
+    assert len(short) < len(whole)
+
+
+def test_the_block_of_a_recall_without_hits_still_has_the_standing_wishes(tmp_path: Path) -> None:
+    path = str(tmp_path / "new.db")
+    with Memory(path) as memory:
+        memory.add_message("user", "Please always answer in two sentences.")
+        assert not memory.recall("How tall is the Eiffel Tower?")
+    assert "always answer in two sentences" in run(path, "recall", "How tall is the Eiffel Tower?", "--prompt")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,63 @@ def test_a_page_for_a_person_names_each_source_once(tmp_path: Path) -> None:
         memory.add_message("user", "I prefer Spanish.")
         memory.export(tmp_path / "page.md", format="markdown")
     assert "told by the user; " in (tmp_path / "page.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("typed", "example"),
+    [
+        (["recall", "what", "does", "Ana", "drink"], 'engrain recall "what does Ana drink"'),
+        (["remember", "Ana", "likes tea.", "--importance", "0.8"], 'engrain remember "Ana likes tea."'),
+        (["recall", "it's", "$HOME", "-n", "2"], "engrain recall 'it'\"'\"'s $HOME'"),
+    ],
+)
+def test_a_text_without_quotes_is_answered_with_the_command_in_quotes(typed: list[str], example: str) -> None:
+    shown = CliRunner().invoke(root, typed)
+    assert shown.exit_code == 2
+    assert f"Put a text of several words in quotes: {example}" in shown.stderr.replace("root ", "engrain ")
+
+
+@pytest.mark.parametrize("group", ["tasks", "audit"])
+def test_a_group_that_lists_by_itself_says_so(group: str) -> None:
+    for word in ("list", "ls"):
+        shown = CliRunner().invoke(root, [group, word])
+        assert shown.exit_code == 2
+        assert f"No such command {word!r}. Did you mean 'engrain {group}'?" in shown.stderr
+    assert "Did you mean" not in CliRunner().invoke(root, [group, "xyzzy"]).stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        (["load", "{folder}"], "{folder} is a folder. Give the path of a file."),
+        (["list", "--where", "importance > high"], "importance takes a number, not 'high'."),
+        (["files", "sync", "{file}"], "{file} is a file. Give the path of a folder."),
+        (["tasks", "show", "order-42"], "there is no task 'order-42' in this memory. `engrain tasks` lists them."),
+        (["undo", "nothing"], "Nothing came from 'nothing'."),
+        (["keys", "revoke", "phone"], "there is no key 'phone'"),
+    ],
+)
+def test_a_typical_mistake_is_named_in_plain_words(store: Path, tmp_path: Path, typed: list[str], says: str) -> None:
+    names = {"folder": tmp_path / "folder", "file": tmp_path / "notes.txt"}
+    names["folder"].mkdir()
+    names["file"].write_text("tea")
+    shown = CliRunner().invoke(root, ["--store", str(store), *(word.format(**names) for word in typed)])
+    assert shown.exit_code == 1
+    assert says.format(**names) in shown.stderr
+
+
+def test_a_value_of_the_wrong_type_in_a_settings_file_is_named_in_plain_words(tmp_path: Path) -> None:
+    settings = tmp_path / "engrain.toml"
+    for line, says in (
+        ("default = 3", "'default' in [stores] must be a text, not 3."),
+        ('cache_bytes = "big"', "'cache_bytes' in [stores] must be a whole number, not 'big'."),
+        ('read_only = "yes"', "'read_only' in [stores] must be true or false, not 'yes'."),
+    ):
+        settings.write_text(f"[stores]\n{line}\n")
+        assert says in CliRunner().invoke(root, ["--store", str(settings), "list"]).stderr
+
+
+def test_help_breaks_no_path_and_no_option_at_a_hyphen() -> None:
+    for command in COMMANDS:
+        shown = CliRunner().invoke(root, [command, "--help"]).output
+        assert not [line for line in shown.splitlines() if re.search(r"\w-$", line)], command

@@ -80,6 +80,22 @@ def _spent() -> float:
     return used.ru_utime + used.ru_stime
 
 
+def test_the_next_steps_begin_with_the_environment_if_the_command_is_not_on_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engrain.cli.commands.demo.SCENES", ())
+    monkeypatch.setattr("engrain.cli.commands.demo.Process", NoProcess)
+    (tmp_path / "activate").touch()
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "engrain"), "demo"])
+    monkeypatch.setenv("PATH", "")
+    line = f"source {tmp_path / 'activate'}"
+    assert line in CliRunner().invoke(root, ["demo", "--fast"]).output
+    program = tmp_path / "engrain"
+    program.touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert line not in CliRunner().invoke(root, ["demo", "--fast"]).output
+
+
 def test_what_is_shown_is_what_ran(capsys: pytest.CaptureFixture[str]) -> None:
     stage = Stage(fast=True)
     assert stage.run("6 * 7") == 42

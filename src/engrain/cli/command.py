@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import click
@@ -12,8 +13,28 @@ import click
 from engrain.core.errors import InvalidInput
 from engrain.core.model.filters import FIELDS, FLAG, NUMBER, OPERATORS, TEXT, TIME
 
+_UNBROKEN_HYPHEN = "\u2011"  # as wide as a hyphen; the text of a command has none
+_SPECIAL_IN_QUOTES = frozenset('"$`\\!')  # to a shell
 SCOPE_OPTIONS = ("user", "agent", "tenant")
 STORE_OPTIONS = ("store", *SCOPE_OPTIONS)
+
+
+class HelpFormatter(click.HelpFormatter):
+    """Breaks no line at a hyphen: paths, options and commands can be copied."""
+
+    def write(self, string: str) -> None:
+        super().write(string.replace(_UNBROKEN_HYPHEN, "-"))
+
+    def write_text(self, text: str) -> None:
+        super().write_text(text.replace("-", _UNBROKEN_HYPHEN))
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        kept = [(name, text.replace("-", _UNBROKEN_HYPHEN)) for name, text in rows]
+        super().write_dl(kept, col_max, col_spacing)
+
+
+class HelpContext(click.Context):
+    formatter_class = HelpFormatter
 
 
 class MemoryCommand(click.Command):
@@ -22,6 +43,8 @@ class MemoryCommand(click.Command):
     A `whole_store` command refuses --user, --agent and --tenant: it never works on a single memory. One `of_agents`
     refuses --store as well: `engrain connect` chose the memory.
     """
+
+    context_class = HelpContext
 
     def __init__(
         self,
@@ -52,6 +75,26 @@ class MemoryCommand(click.Command):
             raise click.UsageError(f"{self.name} works on {where}: omit {wrong[0]}.", ctx)
         return super().invoke(ctx)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        typed = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            if "unexpected extra argument" not in error.message or not (example := self._quote_words(ctx, typed)):
+                raise
+            hint = f"Put a text of several words in quotes: {example}"
+            raise click.UsageError(f"{error.message}. {hint}", ctx) from None
+
+    def _quote_words(self, ctx: click.Context, args: list[str]) -> str:
+        """Return the command with its text in quotes, if it takes one that the shell may have taken apart."""
+        names = [str(one.name) for one in self.params if isinstance(one, click.Argument)]
+        if not names or names[-1] not in ("text", "query", "request"):
+            return ""
+        given, rest, _ = self.make_parser(ctx).parse_args(args)
+        text = " ".join([given[names[-1]], *rest])
+        quoted = shlex.quote(text) if set(text) & _SPECIAL_IN_QUOTES else f'"{text}"'
+        return " ".join([ctx.command_path, *(given[name] for name in names[:-1]), quoted])
+
     def get_short_help_str(self, limit: int = 45) -> str:
         """The first paragraph in full: a list of commands is wrapped, not cut."""
         return " ".join((self.help or "").partition("\n\n")[0].split())
@@ -73,6 +116,16 @@ class MemoryCommand(click.Command):
 
 class MemoryGroup(MemoryCommand, click.Group):
     """A command with subcommands."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if args[0] not in ("list", "ls") or not self.invoke_without_command:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean 'engrain {self.name}'?", ctx) from None
 
     def subcommand(
         self, name: str, *, examples: Sequence[str], prints: str

@@ -241,7 +241,7 @@ def has_other_data(memory: Memory) -> bool:
 
 def has_tier_data(memory: Memory) -> bool:
     """True if the memory holds sessions, episodes, procedures or tasks, or a server that may hold them is down."""
-    return any(count != 0 for count in memory.store.status(memory.scope).holds.values())
+    return any(count != 0 for count in memory.store.status(memory.scope).counts.values())
 
 
 def _is_listed(scope: Scope, memories: Sequence[MemoryInfo]) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from engrain import __version__
+from engrain.cli.command import HelpContext
 from engrain.cli.context import DEFAULT_STORE, CommandContext
 from engrain.cli.output import print_error, to_json
 from engrain.core.errors import EngrainError, OutcomeUnknown
@@ -24,6 +25,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Remember and find": {
         "remember": ("remember:remember", "Save a text, word for word."),
         "recall": ("lookup:recall", "Find items that help with a question."),
+        "prompt": ("lookup:prompt", "Print all that a model should know for a request."),
         "slot": ("lookup:slot", "Show the value of a slot."),
         "slots": ("lookup:slots", "List the slots that have a value."),
         "relate": ("remember:relate", "Save a relation between two entities."),
@@ -43,6 +45,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "chat": ("chat:chat", "Talk with an agent that uses this memory."),
     },
     "Sessions, episodes, procedures": {
+        "add-message": ("remember:add_message", "Keep a message, and the lasting facts in it."),
         "sessions": ("lookup:sessions", "List sessions, or show the messages of one."),
         "episodes": ("lookup:episodes", "List recent events."),
         "procedures": ("lookup:procedures", "List procedures and how often each worked."),
@@ -106,6 +109,8 @@ ALIASES = {
 
 class RootGroup(click.Group):
     """The commands of `engrain`. Every expected error ends as one line on stderr."""
+
+    context_class = HelpContext
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)

@@ -43,6 +43,11 @@ class SortableIds:
         return "".join([_PAIRS[number >> shift & 1023] for shift in _PAIR_SHIFTS])
 
 
+def is_sortable_id(name: str) -> bool:
+    """Tell if a name has the form of an id, rather than one that a person would give."""
+    return len(name) == ID_LENGTH and any(map(str.isdigit, name)) and set(name) <= set(_ALPHABET)
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
     """The owner of a memory, matched exactly. `user=None` is its own scope, not a wildcard."""

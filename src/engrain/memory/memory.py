@@ -59,10 +59,10 @@ class Memory:
             print(memory.recall("Which language should the example use?"))
 
     `location` is a path (the file is made on first use), a URL, the path of a .toml file, or an opened Store. The URL
-    of `engrain serve`, such as https://memory.example.com, needs a key: see Store. A view
-    of a Store costs nothing: no thread, no file, nothing to close; `store.memory(user="ana")` makes the same. With
-    anything else the view owns a store of its own, and the keywords from `embedder` on are those of Store. `recall`
-    also searches the scopes in `reads`; nothing is ever written there.
+    of `engrain serve`, such as https://memory.example.com, needs a key: see Store. A view of a Store costs nothing: no
+    thread, no file, nothing to close; `store.memory(user="ana")` makes the same. With anything else the view owns a
+    store of its own, and the keywords from `embedder` on are those of Store. `recall` also searches the scopes in
+    `reads`; nothing is ever written there.
     """
 
     def __init__(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn, TypeVar
+
+from engrain.core.validation import find_similar_names
 
 T = TypeVar("T", bound=type)
 
@@ -38,6 +41,7 @@ _SAME: Mapping[str, tuple[str, ...]] = {
     "filter": ("where",),
     "threshold": ("min_relevance",),
     "user_id": ("user",),
+    "username": ("user",),
     "agent_id": ("agent",),
     "memory_id": ("id", "what"),
     "run_id": ("session", "id"),
@@ -48,6 +52,7 @@ _SESSION = "session= of add_message, or memory.session(id)"
 _ELSEWHERE: Mapping[str, str] = {
     "user_id": "user= where the memory is opened: Memory(path, user=…) or store.memory(user=…)",
     "agent_id": "agent= where the memory is opened: Memory(path, agent=…) or store.memory(agent=…)",
+    "tags": 'metadata={"tags": […]}',
     "data": "correct(id, text) for another text",
     "run_id": _SESSION,
     "session_id": _SESSION,
@@ -59,8 +64,13 @@ _BINDING_FILES = (contextlib.__file__, inspect.__file__)
 
 def make_attribute_error(owner: object, name: str) -> AttributeError:
     """Make the error for a missing attribute, with the verb that is meant if another system has one of this name."""
-    place = " of a memory: store.memory(user=…)" if hasattr(type(owner), "memories") else ""
+    from engrain.memory import Memory, Store
+
+    is_store = hasattr(type(owner), "memories")
+    place = " of a memory: store.memory(user=…)" if is_store else ""
     hint = f". Use {VERBS[name]}{place}." if name in VERBS else ""
+    if not hint and not name.startswith("_") and hasattr(Memory if is_store else Store, name):
+        hint = f". Use {'store.memory(user=…)' if is_store else 'memory.store'}.{name}."
     return AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=owner)
 
 
@@ -109,4 +119,6 @@ def _find_keyword(error: TypeError, verb: Callable[..., Any]) -> tuple[str, str]
             same = next((f"{name}=" for name in _SAME.get(keyword, ()) if name in known), None)
             meant = same or _ELSEWHERE.get(keyword)
             return (keyword, meant) if meant else None
-    return None
+    wrong = re.search(r"keyword argument '(\w+)'", str(error))
+    similar = find_similar_names(wrong[1], known) if wrong and wrong[1] not in known else []
+    return (wrong[1], f"{similar[0]}=") if wrong and similar else None

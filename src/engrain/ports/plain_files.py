@@ -30,6 +30,8 @@ def open_plain(path: AnyPath) -> BufferedReader:
         raise NotFound(f"there is no file {name}.") from exc
     except OSError as exc:
         raise InvalidInput(f"{name} cannot be read: {exc.strerror}.") from exc
+    except InvalidInput:
+        raise
     except ValueError as exc:  # a NUL in the path
         raise InvalidInput(f"{name!r} is not the path of a file: {exc}.") from exc
     try:
@@ -41,6 +43,8 @@ def open_plain(path: AnyPath) -> BufferedReader:
 
 
 def _check_plain(seen: os.stat_result, name: str) -> None:
+    if stat.S_ISDIR(seen.st_mode):
+        raise InvalidInput(f"{name} is a folder. Give the path of a file.")
     if not stat.S_ISREG(seen.st_mode):
         raise InvalidInput(f"{name} is not a plain file. Give the path of one.")
 

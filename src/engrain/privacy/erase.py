@@ -182,7 +182,10 @@ def _clean_side_stores(services: Services, erasure: Erasure, report: Report) -> 
         _clean_vector_server(services, erasure)
     report("removing it from files")
     files, stuck = _clean_folders(services, erasure)
-    counts = {"beside": beside + erasure.notes.get("beside", 0), "files": files + erasure.notes.get("files", 0)}
+    counts = {
+        "other_servers": beside + erasure.notes.get("other_servers", 0),
+        "files": files + erasure.notes.get("files", 0),
+    }
     # Stored at once: a run that continues here finds nothing more to count.
     erasing.save_progress(erasure.id, {**erasure.notes, **counts}, erasure.prints)
     if stuck:
@@ -190,7 +193,7 @@ def _clean_side_stores(services: Services, erasure: Erasure, report: Report) -> 
     if erasure.by == "user" and services.servers:
         # A write that was running when the user was blocked may have reached a server since.
         time.sleep(SETTLE_SECONDS)
-        counts["beside"] += _erase_servers(services, erasure)
+        counts["other_servers"] += _erase_servers(services, erasure)
     asked = {name: erasure.notes[name] for name in ("named", "undo") if name in erasure.notes}
     # The owner's keyed hash, which their exports carry; None if the memory has no user.
     user = find_owner(erasure.subject.scope) if erasure.subject else None
@@ -315,7 +318,7 @@ def _scan_store(erasing: Erasing, raw: bytes, report: Report) -> dict[str, int]:
     from engrain.privacy.fingerprints import find_traces, load_fingerprints
 
     if not raw:
-        return {"prints": 0, "shared": 0, "bytes": 0, "found": 0}
+        return {"samples": 0, "shared": 0, "bytes": 0, "found": 0}
     prints = load_fingerprints(raw)
 
     def read_chunks() -> Iterator[bytes]:
@@ -324,7 +327,7 @@ def _scan_store(erasing: Erasing, raw: bytes, report: Report) -> dict[str, int]:
             yield chunk
 
     found, shared, size = find_traces(prints, read_chunks(), erasing.search_terms(None))
-    return {"prints": len(prints), "shared": len(shared), "bytes": size, "found": len(np.setdiff1d(found, shared))}
+    return {"samples": len(prints), "shared": len(shared), "bytes": size, "found": len(np.setdiff1d(found, shared))}
 
 
 MAX_NAMED_FILES = 5

@@ -191,7 +191,7 @@ def build_receipt(services: Services, erasure: Erasure, scanned: Mapping[str, in
         "by": erasure.by,
         "asked_at": erasure.at.isoformat(),
         "erased_at": now.isoformat(),
-        "counts": {**erasure.counts, **{name: erasure.notes.get(name, 0) for name in ("beside", "files")}},
+        "counts": {**erasure.counts, **{name: erasure.notes.get(name, 0) for name in ("other_servers", "files")}},
         "methods": list(METHODS.get(form, ())),
         "verified": {"rows": 0, **scanned},
         "remains": list(_list_remains(services, erasure, backend, now)),
@@ -215,7 +215,7 @@ def _list_remains(services: Services, erasure: Erasure, backend: str, now: datet
     if copies := len(_list_made(log, "copy")):
         yield {"what": "copies_made_before", "known": copies, "until": BY_HAND}
     if beside := services.erasing.copies() if services.erasing else ():
-        yield {"what": "copies_beside", "known": len(beside), "until": BY_HAND}
+        yield {"what": "copies_in_folder", "known": len(beside), "until": BY_HAND}
     # A part's exports are its user's; without a user, those of all memories without one.
     owners = {erasure.subject_hash, erasure.notes.get("owner", erasure.subject_hash)}
     if exports := len(_list_made([entry for entry in log if entry.subject in owners], "export")):
@@ -225,7 +225,7 @@ def _list_remains(services: Services, erasure: Erasure, backend: str, now: datet
     if backend == "postgres":
         yield {"what": "server_log_archives_and_replicas", "until": SERVERS_OWN}
     if services.servers:
-        yield {"what": "logs_of_servers_beside", "until": SERVERS_OWN}
+        yield {"what": "logs_of_other_servers", "until": SERVERS_OWN}
 
 
 def _list_made(log: Sequence[AuditEntry], what: str) -> list[AuditEntry]:

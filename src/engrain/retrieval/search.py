@@ -11,7 +11,7 @@ import numpy as np
 from engrain.core.errors import EmbedderFailed
 from engrain.core.identity import Scope
 from engrain.core.model.filters import matches_filter
-from engrain.core.model.items import Item, is_all_forgotten
+from engrain.core.model.items import FORGOTTEN, Item
 from engrain.core.model.messages import item_to_message
 from engrain.core.model.queries import CandidateQuery, Candidates, OutdatedSpan
 from engrain.core.model.recall import Degraded, Hit, Recall, RecallRequest
@@ -20,7 +20,7 @@ from engrain.core.rules.own_words import find_own_words
 from engrain.core.rules.relations import list_entities
 from engrain.core.rules.slot_names import states_same_name
 from engrain.core.text.passages import split_passages
-from engrain.core.text.tokenizer import extract_terms
+from engrain.core.text.tokenizer import extract_terms, tokenize
 from engrain.ports import Services
 from engrain.ports.search import Embedder, pin_embedder
 from engrain.retrieval.candidates import (
@@ -59,6 +59,7 @@ MAX_FOLLOWED_RELATIONS = 3  # among the hits
 MAX_RELATIONS_PER_ENTITY = 5
 MIN_FOLLOWED_RELEVANCE = 0.25  # of the floor, for a relation of an entity that the query names
 MIN_COMPARED = 5  # hits among which the current ones come first, even if fewer are asked for
+MIN_WORDS_LEFT = 7  # of a message of which a part was forgotten: "please forget what I said about" has six
 INHERITED_RELEVANCE = 0.7  # share of the relevance of the relation that led there
 
 
@@ -241,7 +242,8 @@ def _add_current(
     }
     if not any(successors.values()):
         return hits
-    current = {hit.item.id: one for one, hit in hits.items() if not hit.stale}
+    # A successor may be earlier itself: it is marked, and told only once.
+    current = {hit.item.id: one for one, hit in hits.items() if not hit.stale or (hit.earlier and not hit.outdated)}
     seen = request.shown or frozenset()
     joined: dict[Candidate, Hit] = {}
     for one, hit in hits.items():
@@ -255,7 +257,8 @@ def _add_current(
             if visible and seen.isdisjoint(telling):
                 candidate = one._replace(row=-1, id=item.id, source=item.source, trusted=item.trust >= MIN_TRUST)
                 current[item.id] = candidate
-                joined[candidate] = _build_followed(candidate, item, "change", hit)
+                followed = _build_followed(candidate, item, "change", hit)
+                joined[candidate] = replace(followed, earlier=find_later(item, request.at) is not None)
         joined[one] = hit
     surplus = sorted(joined, key=lambda one: joined[one].stale)[request.n :]
     selection.omitted["n"] += surplus
@@ -277,9 +280,14 @@ def _load_found(
         candidates = [one for one in selection.selected if one.scope == number]
         items, outdated = load_items(scope, [one.id for one in candidates], services)
         for one in candidates:
-            if one.id in items and not is_all_forgotten(items[one.id].text):
+            if one.id in items and not _is_cut_to_little(items[one.id].text):
                 found[one] = items[one.id], outdated.get(one.id, [])
     return {one: found[one] for one in selection.selected if one in found}
+
+
+def _is_cut_to_little(text: str) -> bool:
+    """Tell if forgetting left only a mark and a few words around it, which answer nothing."""
+    return FORGOTTEN in text and len(tokenize(text.replace(FORGOTTEN, " "))) < MIN_WORDS_LEFT
 
 
 def _build_hits(

@@ -112,7 +112,7 @@ def _name_scope(bound: Scope, chooses: tuple[str, ...], *named: str | None) -> S
             continue
         value = decode_header(raw, header)
         if part not in chooses and value != parts[part]:
-            raise refuse(f"this key may not choose a {part} with {header}.")
+            raise refuse(f"{header} may name no other {part} than that of the key, or of a server without keys.")
         parts[part] = value
     return check_scope(**parts)
 

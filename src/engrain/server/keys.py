@@ -126,6 +126,10 @@ class KeyFile:
     def list(self) -> Sequence[ApiKey]:
         return tuple(self._load().values())
 
+    def get(self, name: str) -> ApiKey:
+        """Return the key of this name; NotFound if there is none."""
+        return _find_named(self._load(), name)
+
     def add(self, key: ApiKey) -> str:
         """Add a key and return its text, which is shown once and never stored."""
         text, made = _make_secret(key)

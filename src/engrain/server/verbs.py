@@ -84,7 +84,7 @@ class ServerVerbs:
     def status(self) -> ScopeStatus:
         """Return the number of items, sessions, episodes, procedures and tasks of this memory."""
         found = self._target.store.status(self._target.caller.scope)
-        return ScopeStatus(found.items, found.holds, found.hold is not None)
+        return ScopeStatus(found.items, found.counts, found.hold is not None)
 
     def memories(self) -> list[MemoryInfo]:
         """List the memories that this key may use."""

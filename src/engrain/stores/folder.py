@@ -256,11 +256,17 @@ def _translate_errors(name: str) -> Iterator[None]:
         raise _translate_error(exc, name) from exc
 
 
+def _describe_wrong_kind(name: str) -> str:
+    if os.path.isfile(name):  # the folder itself: a name inside of it is no path from here
+        return f"{name} is a file. Give the path of a folder."
+    return f"{name} is a link, a file or a folder where another kind is needed. Move it away."
+
+
 def _translate_error(exc: OSError, name: str) -> errors.EngrainError:
     if exc.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO):
         return errors.InvalidInput(f"{name} is a link or a device, and is not followed. Put a plain file in its place.")
     if exc.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST):
-        return errors.InvalidInput(f"{name} is a link, a file or a folder where another kind is needed. Move it away.")
+        return errors.InvalidInput(_describe_wrong_kind(name))
     if exc.errno == errno.ENOENT:
         return errors.ConfigError(f"the folder {name} cannot be created: its parent does not exist.")
     if exc.errno in (errno.ENOSPC, errno.EDQUOT):

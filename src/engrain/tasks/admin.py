@@ -114,7 +114,7 @@ class Tasks:
     def _require(self, task: str) -> TaskRecord:
         found = self.get(task)
         if found is None:
-            raise NotFound(f"there is no task {task!r} in this memory ({self._scope}).")
+            raise NotFound(f"there is no task {task!r} in this memory. `engrain tasks` lists them.")
         return found
 
     # Decisions of a person

@@ -226,7 +226,7 @@ class SemanticMemory:
         return item
 
     def _not_found(self, id: str) -> NotFound:
-        return NotFound(f"there is no item {id!r} in this memory ({self._scope}). List its items to see what is.")
+        return NotFound(f"there is no item {id!r} in this memory ({self._scope}). `list` shows its items.")
 
 
 class Slots:

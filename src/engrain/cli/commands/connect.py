@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ON_OFF = ("on", "off")
 STOP_SECONDS = 5.0  # for the resident process to end by itself
 project_option = click.option("--project", is_flag=True, help="For the repository of this folder alone.")
-print_option = click.option("--print", "show", is_flag=True, help="Show the changes, and make none.")
+print_option = click.option("--dry-run", "show", is_flag=True, help="Show the changes, and make none.")
 
 
 @memory_command(
@@ -38,12 +38,12 @@ print_option = click.option("--print", "show", is_flag=True, help="Show the chan
     examples=(
         "engrain connect",
         "engrain connect claude codex",
-        "engrain connect gemini --project --print",
+        "engrain connect gemini --project --dry-run",
         "engrain connect --status",
         "engrain connect off --project",
         "engrain connect claude --plugin ~/engrain-plugin",
     ),
-    prints="The files that were changed, or with --print the changes. With --status the state of each client.",
+    prints="The files that were changed, or with --dry-run the changes. With --status the state of each client.",
     whole_store=True,
 )
 @click.argument("clients", nargs=-1, metavar="[CLIENT…|on|off]")
@@ -86,8 +86,8 @@ def connect(cli: CommandContext, clients: Sequence[str], project: bool, show: bo
 
 @memory_command(
     "disconnect",
-    examples=("engrain disconnect", "engrain disconnect codex", "engrain disconnect --project --print"),
-    prints="The files that were restored, or with --print the changes.",
+    examples=("engrain disconnect", "engrain disconnect codex", "engrain disconnect --project --dry-run"),
+    prints="The files that were restored, or with --dry-run the changes.",
     of_agents=True,
 )
 @click.argument("clients", nargs=-1, metavar="[CLIENT…]")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import itertools
 import re
+import shutil
 import statistics
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import chdir, redirect_stdout, suppress
@@ -100,7 +102,9 @@ def demo(cli: CommandContext, fast: bool, ui: bool) -> None:
 def _next_steps() -> Iterator[str]:
     yield ""
     yield bold("Next")
-    for command, meaning in NEXT:
+    activate = Path(sys.argv[0]).with_name("activate")
+    first = [(f"source {activate}", "the command engrain in this shell")]
+    for command, meaning in (*(first if activate.exists() and not shutil.which("engrain") else ()), *NEXT):
         yield f"   {click.style(command.ljust(40), fg='cyan')}{dim(meaning)}"
     yield ""
 
@@ -180,8 +184,11 @@ class Stage:
         process.send(code)
 
     def show_value(self, text: str) -> str:
-        for line in wrap(text, " " * 7) if text else ():
-            self.show(line)
+        for part in text.split("\n") if text else ():
+            first, *others = wrap(part, " " * 7)
+            # The rest of a list's entry stands under its text.
+            for line in (first, *(textwrap.indent(one, "  " * part.startswith("- ")) for one in others)):
+                self.show(line)
         return text
 
     def fact(self, name: str, value: Any, holds: bool = True) -> bool:

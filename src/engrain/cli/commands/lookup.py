@@ -1,4 +1,4 @@
-"""Commands that read: recall, list, get, explain, slot, slots, about, sessions, episodes, procedures."""
+"""Commands that read: recall, prompt, list, get, explain, slot, slots, about, sessions, episodes, procedures."""
 
 from __future__ import annotations
 
@@ -58,8 +58,29 @@ def recall(
     question, filters = read_text(query, "query"), parse_where(where)
     with cli.read_memory(embed_first=question) as memory:
         found = memory.recall(question, where=filters, **options)
-    block = [str(found)] if found.hits else []
+    block = [str(found)] if str(found) else []
     cli.print_result(found, lambda: block if prompt else _format_recall(found, explain))
+
+
+@memory_command(
+    "prompt",
+    examples=(
+        'engrain prompt "Plan a dinner for my friends" --user ana',
+        'engrain prompt "Which language should I use?" --budget 500 > prompt.txt',
+    ),
+    prints="The request, then the user's wishes, what is known of the user, work in progress and what was found.",
+)
+@click.argument("request")
+@click.option("--budget", type=int, metavar="TOKENS", help="Maximum number of tokens in all.")
+def prompt(cli: CommandContext, request: str, budget: int | None) -> None:
+    """Print all that a model should know for a request.
+
+    With "-" as REQUEST it is read from stdin.
+    """
+    wanted = read_text(request, "request")
+    with cli.read_memory(embed_first=wanted) as memory:
+        text = memory.prompt(wanted, budget=budget, history=False)
+    cli.print_result({"text": text}, lambda: [text])
 
 
 @memory_command(

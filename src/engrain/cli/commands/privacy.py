@@ -36,11 +36,11 @@ REMAINS = {
     "killed; `engrain restore` with this receipt leaves the data out",
     "backups_in_rotation": "scheduled backups, the last of which is removed by {until}",
     "copies_made_before": "copies made before, {known} on record: erase the data there too",
-    "copies_beside": "copies of the store in its folder, {known}: remove them; `engrain erase verify` lists them",
+    "copies_in_folder": "copies of the store in its folder, {known}: remove them; `engrain erase verify` lists them",
     "exports_made_before": "exports made before, {known} on record: remove the files",
     "folders_not_named": "folders of `engrain files` that were not named with --folder",
     "server_log_archives_and_replicas": "archives of the server's log, and its replicas, until they are removed",
-    "logs_of_servers_beside": "the logs of Redis and vector servers, until they rewrite them",
+    "logs_of_other_servers": "the logs of Redis and vector servers, until they rewrite them",
 }
 
 
@@ -191,7 +191,7 @@ def undo(cli: CommandContext, source: str, yes: bool) -> None:
         found = memory.store.undo(source, **who, dry_run=not yes, progress=_show_stage(cli))
     cli.print_result(found, lambda: _format_undo(found, cli))
     if not found:
-        click.echo(f"Nothing came from {escape(source)}.", err=True)
+        click.echo(f"Nothing came from {escape(source)!r}.", err=True)
     if not found or (found.done and not found.done.receipt):
         sys.exit(1)
 

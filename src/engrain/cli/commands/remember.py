@@ -1,4 +1,4 @@
-"""Commands that change items: remember, relate, correct, pin, forget."""
+"""Commands that change items: remember, add-message, relate, correct, pin, forget."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from engrain.core.validation import count_noun
 
 if TYPE_CHECKING:
     from engrain.core.model.items import Item
+    from engrain.core.model.messages import MessageResult
     from engrain.core.model.results import ForgetResult
     from engrain.memory import Memory
 
 MAX_SHOWN = 5
+EFFECT_INDENT = " " * 12
 PAGE_SIZE = 1_000
 METADATA = click.option(
     "--metadata", "-m", multiple=True, metavar="KEY=VALUE", help="Your own data about the item; repeatable."
@@ -61,6 +63,52 @@ def remember(cli: CommandContext, text: str | None, metadata: tuple[str, ...], *
     with cli.open_memory(create=True, embed_first=content[:20]) as memory:
         id = memory.remember(content, metadata=own_data, position=position, **options)
     cli.print_result({"id": id}, lambda: _format_id(id, "Remembered."))
+
+
+@memory_command(
+    "add-message",
+    examples=(
+        'engrain add-message "I moved to Quito." --user ana --session monday',
+        'engrain add-message "Noted." --role assistant --session monday',
+        "engrain add-message --json < message.txt",
+    ),
+    prints="The message's id, then each fact that was kept, replaced or forgotten with it.",
+)
+@click.argument("text", required=False)
+@click.option(
+    "--role",
+    type=click.Choice(["user", "assistant", "system", "tool"]),
+    default="user",
+    show_default=True,
+    help="Who wrote it.",
+)
+@click.option("--session", metavar="ID", help="The session to which it belongs; default: a new one.")
+@click.option("--speaker", metavar="NAME", help="The person, if several talk.")
+@click.option("--occurred-at", metavar="TIME", help="When it was said, ISO 8601; default: now.")
+@REQUEST_ID
+def add_message(cli: CommandContext, text: str | None, role: str, **options: Any) -> None:
+    """Keep a message of a conversation word for word, and the lasting facts that the user states in it.
+
+    A request to forget is obeyed. Without TEXT, or with "-", the text is read from stdin.
+    """
+    content = read_text(text, "text")
+    with cli.open_memory(create=True, embed_first=content) as memory:
+        done = memory.add_message(role, content, **options)
+        lines = [done.id] if cli.json else [done.id, *_describe_effects(memory, done)]
+    cli.print_result(done, lambda: lines)
+
+
+def _describe_effects(memory: Memory, done: MessageResult) -> Iterator[str]:
+    """Describe the items that were kept, replaced and forgotten with a message, or may be meant to be forgotten."""
+    for label, ids in (("fact", done.facts), ("replaced", done.replaced), ("proposed", done.proposed)):
+        for item in filter(None, map(memory.get, ids)):
+            slot = f"{item.slot}: " if item.slot else ""
+            first, *others = wrap(f"{slot}{item.text}", EFFECT_INDENT)
+            yield from (f"  {label:<8}  {first.removeprefix(EFFECT_INDENT)}", *others)
+            if ids is done.proposed:
+                yield dim(f"{EFFECT_INDENT}to forget it: engrain forget {item.id}")
+    if done.forgotten:
+        yield f"  {'forgot':<8}  {count_noun(len(done.forgotten), 'item')}"
 
 
 @memory_command(

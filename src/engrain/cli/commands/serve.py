@@ -404,6 +404,7 @@ def rotate(cli: CommandContext, name: str, keep_old: int, path: str | None) -> N
 def revoke(cli: CommandContext, name: str, yes: bool, path: str | None) -> None:
     """Make a key invalid for good. Running servers refuse it from the next request on."""
     file = _open_file(cli, path)
+    file.get(name)
     confirm(f"Revoke the key {name!r}?", yes)
     key = file.revoke(name)
     cli.print_result({"revoked": key.name}, lambda: [f"Revoked {key.name}."])

@@ -78,7 +78,7 @@ def _format_status(answer: Status) -> list[tuple[str, str]]:
     store, embedder = dict(answer.store), dict(answer.embedder)
     rows = [
         ("memory", f"{answer.scope}: {count_noun(answer.items, 'item')}"),
-        ("contains", ", ".join(_format_counts(answer.holds))),
+        ("contains", ", ".join(_format_counts(answer.counts))),
         ("store", f"{store.pop('backend')} {store.pop('location')}"),
         ("whole store", _format_store(store)),
         ("on disk", format_bytes(store.pop("bytes"))),

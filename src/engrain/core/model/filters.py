@@ -20,6 +20,7 @@ FIELDS: Mapping[str, str] = {
     "source": TEXT, "importance": NUMBER, "trust": NUMBER, "place": NUMBER, "pinned": FLAG,
     "occurred_at": TIME, "recorded_at": TIME, "valid_from": TIME, "valid_to": TIME,
 }  # fmt: skip
+_WANTED = {TEXT: "a text", NUMBER: "a number", FLAG: "true or false", None: "a text, a number, true or false"}
 OPERATORS = ("=", "!=", "<", "<=", ">", ">=", "in", "not in", "exists", "contains", "starts with")
 MAX_CONDITIONS = 32
 MAX_CHOICES = 1_000
@@ -111,7 +112,7 @@ def _check_scalar(key: str, value: object) -> object:
         None: isinstance(value, (str, int, float, bool)),
     }[kind]
     if not fits or (isinstance(value, float) and not math.isfinite(value)):
-        raise InvalidInput(f"{key} is compared with {kind or 'text, a number or a bool'}, not {value!r}.")
+        raise InvalidInput(f"{key} takes {_WANTED[kind]}, not {value!r}.")
     if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
         raise InvalidInput(f"{key}: {value} does not fit into 64 bits.")
     return value

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, cast, get_args
 
 from engrain.core.errors import InvalidInput
-from engrain.core.identity import Scope
+from engrain.core.identity import Scope, is_sortable_id
 from engrain.core.model.filters import Filter
 from engrain.core.model.items import TRUST, Item
 from engrain.core.text.invisible import escape_invisible
@@ -106,8 +106,10 @@ def _list_details(hit: Hit) -> list[str]:
         parts[0] += f", said by {quote_name(item.speaker) if item.speaker else f'the {item.role}'}"
     if item.source:
         parts[0] += f", from {quote_name(item.source)}"
-    if item.kind == "summary" and item.slot:
-        parts[0] += f", summary of session {quote_name(item.slot.removeprefix('session:'))}"
+    name = item.slot.removeprefix("session:") if item.kind == "summary" and item.slot else ""
+    # A name that engrain drew tells the model nothing, and costs twenty tokens.
+    if name and not is_sortable_id(name):
+        parts[0] += f", summary of session {quote_name(name)}"
     if hit.scope is not None:
         parts.append(f"shared by {quote_name(str(hit.scope))}")
     if item.valid_to is not None:

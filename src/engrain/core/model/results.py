@@ -61,8 +61,8 @@ class Explanation:
 class Status:
     """The state of a memory: its current items, the whole store, the embedder, pending work and use of the model.
 
-    `holds` counts sessions, episodes, procedures, tasks (each up to 1,000) and records; None if their store does not
-    answer.
+    `counts` has the number of sessions, episodes, procedures, tasks (each up to 1,000) and records; None if their store
+    does not answer.
     """
 
     scope: str
@@ -71,7 +71,7 @@ class Status:
     embedder: Mapping[str, Any]
     background: Mapping[str, Any] = field(default_factory=dict)
     model: Mapping[str, Any] = field(default_factory=dict)
-    holds: Mapping[str, int | None] = field(default_factory=dict)
+    counts: Mapping[str, int | None] = field(default_factory=dict)
     hold: Hold | None = None  # the legal hold on its user; while it is `hidden`, nothing of this memory is shown
 
 
@@ -263,7 +263,7 @@ ROW_KIND_NAMES: Mapping[str, tuple[str, str | None]] = {
     "erased": ("erased subject", "erased subjects"), "hold": ("legal hold", None),
     "audit": ("row of the audit log", "rows of the audit log"),
     "cut": ("text that it was cut out of", "texts that it was cut out of"),
-    "beside": ("key on another server", "keys on other servers"), "files": ("file", None),
+    "other_servers": ("key on another server", "keys on other servers"), "files": ("file", None),
 }  # fmt: skip
 
 
@@ -283,10 +283,10 @@ def name_rows(kind: str) -> str:
 def describe_verification(seen: Mapping[str, int]) -> str:
     """Describe the part `verified` of a receipt."""
     rows = count_noun(seen["rows"], "row is", "rows are") if seen["rows"] else "no row is"
-    if not seen["prints"] or not seen["bytes"]:
+    if not seen["samples"] or not seen["bytes"]:
         return f"Verified: {rows} left; no bytes were searched."
     found = f"{seen['found']:,}" if seen["found"] else "none"
-    samples = f"{found} of {count_noun(seen['prints'], 'sample')} of its texts, names and vectors"
+    samples = f"{found} of {count_noun(seen['samples'], 'sample')} of its texts, names and vectors"
     others = f" ({seen['shared']:,} of them stand in what stays, too)" if seen.get("shared") else ""
     return f"Verified: {rows} left, and {samples} in {seen['bytes']:,} bytes of files{others}."
 

@@ -13,7 +13,7 @@ from engrain.core.model.recall import WISHES_HEADING, OutdatedText, Section, esc
 from engrain.core.rules.importance import decay_importance
 from engrain.core.rules.profile import is_standing_wish
 
-MAX_WORDS_BESIDE = 3  # of a line of the summary that the profile tells: the speaker, "and hey"
+MAX_WORDS_BESIDE = 3  # of a line of the summary that the profile tells, such as "from now on"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class SessionStart:
     """The user's profile, the last session's summary and important episodes. `str()` is the block for the prompt.
 
     The profile includes the standing wishes, which the block tells first. `outdated` are words of the summary that no
-    longer hold.
+    longer hold: the block leaves out their lines if it has the new value, and marks the others.
     """
 
     session: str
@@ -32,7 +32,8 @@ class SessionStart:
 
     def __str__(self) -> str:
         recap = self._shorten_summary()
-        last = [quote_item(recap, self.outdated)] if recap else []
+        outdated = tuple(old for old in self.outdated if recap and old.text in recap.text)
+        last = [quote_item(recap, outdated)] if recap else []
         wishes, others = self.wishes, [item for item in self.profile if item not in self.wishes]
         parts = (
             (WISHES_HEADING, [*map(quote_item, wishes)]),
@@ -43,12 +44,15 @@ class SessionStart:
         return "\n\n".join(str(Section(title, tuple(lines))) for title, lines in parts if lines)
 
     def _shorten_summary(self) -> Item | None:
-        """Return the summary without the lines that the profile tells, unless these are all."""
+        """Return the summary without the lines that the block tells elsewhere, None if there are no others."""
         if self.summary is None:
             return None
-        profile = [item.text.casefold() for item in self.profile]
-        lines = [line for line in self.summary.text.splitlines() if not _repeats_profile(line, profile)]
-        return replace(self.summary, text="\n".join(lines)) if lines else self.summary
+        told = [item.text.casefold() for item in self.profile]
+        told += [line for item in self.episodes for line in item.text.casefold().splitlines()]
+        text = "\n".join((*told, self.summary.text.casefold()))
+        told += [old.text.casefold() for old in self.outdated if old.now and old.now.casefold() in text]
+        lines = [line for line in self.summary.text.splitlines() if not _says_only(line, told)]
+        return replace(self.summary, text="\n".join(lines)) if lines else None
 
     @property
     def wishes(self) -> tuple[Item, ...]:
@@ -56,12 +60,13 @@ class SessionStart:
         return tuple(filter(is_standing_wish, self.profile))
 
 
-def _repeats_profile(line: str, profile: Iterable[str]) -> bool:
-    """Tell if a line of a summary has hardly a word beside what was told, and the name of its speaker."""
-    words = line.casefold()
-    for text in profile:
+def _says_only(line: str, told: Iterable[str]) -> bool:
+    """Tell if a line of a summary has hardly a word beside what was told, after the name of its speaker."""
+    said = line.casefold().partition(": ")[2] or line.casefold()
+    words = said
+    for text in told:
         words = words.replace(text, " ")
-    return words != line.casefold() and len(re.findall(r"\w+", words)) <= MAX_WORDS_BESIDE
+    return words != said and len(re.findall(r"\w+", words)) <= MAX_WORDS_BESIDE
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@
   const field = document.getElementById("as-of");
   const hint = document.getElementById("chart-hint");
   const form = document.getElementById("filters");
-  const END = 1000;
+  const END = 1000, EDGE = 24;
   let data = null;
   let plot = null;
 
@@ -49,7 +49,9 @@
     const [first, last] = range();
     const form = last - first < 900 ? name.second : last - first < 2 * 86400 ? name.hour : last - first < 300 * 86400 ? name.day : name.month;
     const write = new Intl.DateTimeFormat(undefined, form);
-    const values = (_, moments) => moments.map((at) => write.format(new Date(at * 1000)));
+    // A label at the edge would be cut off.
+    const inside = (at) => Math.min(at - first, last - at) * chart.clientWidth > EDGE * (last - first);
+    const values = (_, moments) => moments.map((at) => (inside(at) ? write.format(new Date(at * 1000)) : null));
     const axis = { values, space: 90, stroke: ink, grid: { show: false }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
     const fill = (self) => {
       const at = chosen();
