@@ -197,9 +197,8 @@ class Folder(Protocol):
     def leave(self) -> None:
         """Remove the folder itself if it is empty."""
 
-    def signature(self, *, base: bool = False) -> object:
-        """Return a value that differs if one of the files that people edit may have changed, or mirror.json with
-        `base`.
+    def signature(self) -> object:
+        """Return a value that differs if one of the files that people edit may have changed.
 
         A second change within one tick of the file system's clock may not show.
         """
