@@ -250,7 +250,7 @@ def check_row(value: Any, table: str, checksum: int | None, *values: Any) -> Any
 
 def read_pages(db: Reader, statement: str, values: Mapping[str, Any]) -> Iterator[list[tuple[Any, ...]]]:
     """Yield the columns of a statement's rows page by page. The rows are ordered by their first column."""
-    after = values["first"] - 1
+    after = -1
     while True:
         rows = db.rows(statement, {**values, "after": after, "page": PAGE_ROWS})
         if rows:
