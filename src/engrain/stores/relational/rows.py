@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, get_args
@@ -44,19 +43,8 @@ RECORD_COLUMNS = "record.key, record.body, record.at, record.expires_at"
 _PLAIN = {f'[["{kind}",null,[]]]': (Source(None, kind),) for kind in get_args(SourceKind)}
 
 
-@contextmanager
-def decoding() -> Iterator[None]:
-    """Raise StoreCorrupt for a value that engrain never writes: a forged row may have the checksum that fits."""
-    try:
-        yield
-    except EngrainError:
-        raise
-    except _UNREADABLE as exc:
-        raise _describe_corruption(exc) from exc
-
-
 def decodes(read: Callable[Given, Read]) -> Callable[Given, Read]:
-    """Do what `decoding` does, for a function that is called for each row: a with statement takes longer."""
+    """Raise StoreCorrupt for a value that engrain never writes: a forged row may have the checksum that fits."""
 
     @wraps(read)
     def decode(*args: Given.args, **kwargs: Given.kwargs) -> Read:
@@ -65,16 +53,12 @@ def decodes(read: Callable[Given, Read]) -> Callable[Given, Read]:
         except EngrainError:
             raise
         except _UNREADABLE as exc:
-            raise _describe_corruption(exc) from exc
+            raise StoreCorrupt(
+                f"a row holds a value that engrain does not write ({type(exc).__name__}). Run: engrain doctor. "
+                "Restore a backup."
+            ) from exc
 
     return decode
-
-
-def _describe_corruption(error: Exception) -> StoreCorrupt:
-    return StoreCorrupt(
-        f"a row holds a value that engrain does not write ({type(error).__name__}). Run: engrain doctor. "
-        "Restore a backup."
-    )
 
 
 @decodes

@@ -7,10 +7,14 @@ import os
 import warnings
 import weakref
 from dataclasses import replace
+from datetime import datetime
 
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import EngrainError, OutcomeUnknown, StoreBusy, StoreClosed, StoreCorrupt, StoreError
-from engrain.core.identity import IdSource, SortableIds, hash_keyed
+from engrain.core.identity import IdSource, Scope, SortableIds, hash_keyed
+from engrain.core.model.filters import Filter
+from engrain.core.model.items import Item
+from engrain.core.model.queries import ListQuery
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dump import Dump
 from engrain.stores.relational.reads import ItemReads
@@ -99,8 +103,6 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Requests, Sessions, Du
         self.best, self.counts, self.speakers = self.index.best, self.index.counts, self.index.speakers
         self.collect = self.index.collect
         self.usage = UsageCounts(self.dialect, self._file.read_only)
-        self.index.serve_lists(self.dialect, self.usage)
-        self.short_page, self.having = self.index.short_page, self.index.having  # type: ignore[method-assign]
         self.journal = Tasks(self.dialect)
         self.episodes = Episodes(self.dialect)
         self.outcomes = Outcomes(self.dialect)
@@ -213,6 +215,20 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Requests, Sessions, Du
 
     def _identify_log(self) -> FileIdentity | None:
         return identify_file(f"{self._name}-wal", self._file.remote)
+
+    # Lists: an index in memory answers them without reading all of a scope
+
+    def short_page(self, query: ListQuery) -> list[Item]:
+        plain = not query.history and query.after is None and query.where is not None
+        ids = self.index.list_newest(query) if plain and self.dialect.reads_newest else None
+        if ids is None:
+            return self.page(query)
+        return self.get_many(query.scope, ids) if ids else []
+
+    def having(self, scope: Scope, traits: int, where: Filter | None, limit: int, at: datetime | None) -> list[str]:
+        query = ListQuery(scope, where, at, limit=limit)
+        ids = self.index.list_newest(query, traits) if self.dialect.reads_newest else None
+        return super().having(scope, traits, where, limit, at) if ids is None else ids
 
     # The hooks of the writer
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from engrain.core.clock import to_micros
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
-from engrain.core.model.items import Item
 from engrain.core.model.queries import (
     BY_MEANING,
     BY_TRAITS,
@@ -28,16 +27,13 @@ from engrain.core.model.queries import (
     WordMatches,
     WordQuery,
 )
-from engrain.stores.relational.reads import ItemReads
-from engrain.stores.relational.rows import decoding
+from engrain.stores.relational.rows import decodes
 from engrain.stores.sqlite.connection import Reader
 from engrain.stores.sqlite.index.lru import CachedList, FilterKey, Slot, Slots, loaded_indexes
 from engrain.stores.sqlite.syntax import build_where, load_sql
 
 # Opening a store must not load numpy: the modules that need it are imported by the first search.
 if TYPE_CHECKING:
-    from engrain.stores.relational.usage import UsageCounts
-    from engrain.stores.sqlite.dialect import SqliteDialect
     from engrain.stores.sqlite.index.columns import Allocate, Ints
     from engrain.stores.sqlite.index.items import EntryTable, ItemTable, Mask
     from engrain.stores.sqlite.index.vectors import VectorIndex
@@ -135,26 +131,7 @@ class IndexCache:
 
         return self._search(query.words.scope, search)
 
-    # Lists: an index in memory answers them without reading all of a scope
-
-    def serve_lists(self, dialect: SqliteDialect, usage: UsageCounts) -> None:
-        """Take the store's own lists, for those that no index in memory answers."""
-        self._dialect, self._stored = dialect, ItemReads()
-        self._stored.dialect, self._stored.usage = dialect, usage
-
-    def short_page(self, query: ListQuery) -> list[Item]:
-        plain = not query.history and query.after is None and query.where is not None
-        ids = self._list_newest(query) if plain and self._dialect.reads_newest else None
-        if ids is None:
-            return self._stored.page(query)
-        return self._stored.get_many(query.scope, ids) if ids else []
-
-    def having(self, scope: Scope, traits: int, where: Filter | None, limit: int, at: datetime | None) -> list[str]:
-        query = ListQuery(scope, where, at, limit=limit)
-        ids = self._list_newest(query, traits) if self._dialect.reads_newest else None
-        return self._stored.having(scope, traits, where, limit, at) if ids is None else ids
-
-    def _list_newest(self, query: ListQuery, traits: int = 0) -> list[str] | None:
+    def list_newest(self, query: ListQuery, traits: int = 0) -> list[str] | None:
         """The newest visible items, the newest first: with traits, of those that have any of them.
 
         None if the scope's index is not in memory: reading it for a list is not worth it."""
@@ -233,8 +210,8 @@ class IndexCache:
             return found
 
         # The lock before the snapshot: a snapshot taken earlier could be older than the index.
-        with slot.lock, decoding():
-            answer = self._read(answer_from)
+        with slot.lock:
+            answer = decodes(self._read)(answer_from)
         if nbytes > self._max_bytes and not (slot.is_large and self._slots.folder):
             # The next search maps it, if it can be.
             slot.is_large, slot.index, nbytes = True, None, 0
