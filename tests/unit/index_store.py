@@ -116,7 +116,7 @@ class IndexStore:
         self.run_count += 1
         return self.connection.execute(sql, args).fetchall()
 
-    def read(self, fn: Callable[[Any], Answer], bare: bool = False) -> Answer:
+    def read(self, fn: Callable[[Any], Answer]) -> Answer:
         if self.path == ":memory:":
             return fn(self)
         other = apsw.Connection(self.path)

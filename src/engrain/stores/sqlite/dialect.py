@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import lru_cache
 from typing import Any, TypeVar
 
 from engrain.core.clock import Clock, system_clock, to_micros
@@ -34,12 +32,6 @@ _BEGIN_WRITE = "select change, now, (select scope from scope where id = ?) from 
 _encode_list = json.JSONEncoder(ensure_ascii=False).encode
 
 
-@lru_cache(maxsize=256)
-def _look_up_scope(sql: str) -> str:
-    """The same statement with the scope's id as its parameter, in place of its number."""
-    return re.sub(r":scope\b", "(select scope.scope from scope where scope.id = :scope)", sql)
-
-
 class SqliteTransaction:
     def __init__(self, dialect: SqliteDialect, db: Connection, scope: Scope | None) -> None:
         self.scope, self.dialect, self.changes = scope, dialect, 0
@@ -58,12 +50,6 @@ class SqliteTransaction:
     def rows(self, statement: str | Statement, **values: Any) -> list[Row]:
         found = self.dialect.find(statement)
         return self.db.rows(found.sql, self._complete(found, {**self._supply(found), **values}))
-
-    def rows_alone(self, statement: str | Statement, **values: Any) -> list[Row]:
-        """Read with this statement alone, which looks up the number of the scope as it runs."""
-        found = self.dialect.find(statement)
-        own = {"scope": self.scope.id if self.scope else None, **self._supply_others(found)}
-        return self.db.rows(_look_up_scope(found.sql), self._complete(found, {**own, **values}))
 
     def ask(self, statement: str | Statement, **values: Any) -> Fetched:
         return Fetched(self.rows(statement, **values))
@@ -151,11 +137,9 @@ class SqliteTransaction:
 
     def _supply(self, statement: Statement) -> dict[str, Any]:
         """The values that the transaction supplies, but for those of a single row."""
-        own = {"scope": self._scope_key()} if "scope" in statement.parameters else {}
-        return {**own, **self._supply_others(statement)}
-
-    def _supply_others(self, statement: Statement) -> dict[str, Any]:
         values: dict[str, Any] = {}
+        if "scope" in statement.parameters:
+            values["scope"] = self._scope_key()
         if "owner" in statement.parameters:
             values["owner"] = self.owner
         if "clock" in statement.parameters:
@@ -318,8 +302,7 @@ class SqliteDialect:
         return self._writer.run_each([(make_work(scope, do), request_id) for scope, do, request_id in writes])
 
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
-        # One statement, which looks up its scope itself, needs no transaction around it.
-        return self.snapshot(lambda db: SqliteTransaction(self, db, scope).rows_alone(statement, **values), True)
+        return self.snapshot(lambda db: SqliteTransaction(self, db, scope).rows(statement, **values))
 
     def read_clock(self, scope: Scope | None) -> int:
         self._check_open()
@@ -349,8 +332,8 @@ class SqliteDialect:
     def check_full_access(self, tx: Transaction) -> None:
         """Do nothing: every process that opens the file may read all of it."""
 
-    def snapshot(self, fn: Callable[[Connection], Answer], bare: bool = False) -> Answer:
-        """Run `fn` in a read transaction, in this thread: all its reads see one snapshot. `bare`: it reads once."""
+    def snapshot(self, fn: Callable[[Connection], Answer]) -> Answer:
+        """Run `fn` in a read transaction, in this thread: all its reads see one snapshot."""
         self._check_open()
         current = self._writer.current_transaction()
         if current is not None:
@@ -359,8 +342,7 @@ class SqliteDialect:
             return self._read_in_memory(fn)
         if lent := self._local.find_lent(self._pool):
             return fn(lent)
-        snapshot = self._local.snapshot
-        loan = Loan(snapshot, bare and snapshot is None)
+        loan = Loan(self._local.snapshot)
         try:
             return fn(self._pool.lend(loan))
         finally:

@@ -51,9 +51,9 @@ _ARM_BITS = BY_TRAITS.bit_length()
 
 
 class Read(Protocol):
-    """Runs a function in a read transaction; a `bare` one, which reads once, outside any."""
+    """Runs a function in a read transaction."""
 
-    def __call__(self, fn: Callable[[Reader], Answer], bare: bool = False, /) -> Answer: ...
+    def __call__(self, fn: Callable[[Reader], Answer], /) -> Answer: ...
 
 
 class IndexCache:
@@ -187,7 +187,7 @@ class IndexCache:
         return self._now(recorded) if at is None else to_micros(at)
 
     def _find_newest(self, scope: Scope) -> tuple[int, int, int]:
-        return self._read(lambda db: _find_newest(db, scope.id), True)
+        return self._read(lambda db: _find_newest(db, scope.id))
 
     def _search(self, scope: Scope, search: Callable[[ScopeIndex, Reader], Answer]) -> Answer:
         slot = loaded_indexes.use(self._slots, scope.id)
