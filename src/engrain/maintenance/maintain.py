@@ -389,7 +389,7 @@ def has_files(folder: Folder) -> bool:
 def plan_folder_sync(context: MaintenanceContext, folder: Folder, changed: bool) -> list[MaintenancePass]:
     """Plan to sync the folder of this scope. `changed` says that earlier passes change the scope's items."""
     mirror = Mirror(context.services, context.scope, folder)
-    pending = mirror.sync(dry_run=True)
+    pending = mirror.pending()
 
     def act(report: ReportProgress) -> None:
         parent = Path(mirror.path).parent

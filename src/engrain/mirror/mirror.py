@@ -354,6 +354,10 @@ class Mirror:
                     raise
         raise AssertionError("unreachable")
 
+    def pending(self) -> SyncResult:
+        """Return what a sync would do."""
+        return self.sync(dry_run=True)
+
     def status(self) -> MirrorStatus:
         """Describe the folder, and what a sync would do."""
         texts = {name: decode_page(name, self._folder.read(name)) for name in (MEMORY, OVERFLOW, CONFLICTS)}
