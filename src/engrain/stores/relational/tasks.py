@@ -26,7 +26,7 @@ from engrain.core.model.tasks import (
     TaskStatus,
 )
 from engrain.stores.relational.dialect import Deferred, Dialect, Pending, ScopeKey, Transaction
-from engrain.stores.relational.rows import TASK_WIDTH, Row, decodes, read_time, write_time
+from engrain.stores.relational.rows import TASK_WIDTH, Row, decoding, read_time, write_time
 from engrain.stores.relational.scopes import check_hold, load_scopes_on_hold
 
 Answer = TypeVar("Answer")
@@ -349,7 +349,7 @@ class StepJournal:
         return self.now - round(seconds * 1_000_000)
 
 
-@decodes
+@decoding
 def read_task(row: Row) -> TaskRecord:
     tenant, agent, user, task, goal, version, status, epoch, worker, until, started, ended, outcome, due, body = row
     return TaskRecord(
@@ -395,7 +395,7 @@ def _write_start(start: StepStart) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@decodes
+@decoding
 def read_step(row: Row) -> StepRecord:
     name, occurrence, kind, status, attempt, epoch, input_, key, version, started, ended, result, error = row
     return StepRecord(

@@ -14,7 +14,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
 from engrain.core.model.items import Vectors, Words
 from engrain.stores.relational.dialect import Deferred, Do, Fetched, ScopeKey, Transaction
-from engrain.stores.relational.rows import Row, decodes
+from engrain.stores.relational.rows import Row, decoding
 from engrain.stores.relational.scopes import TABLES, hash_owner
 from engrain.stores.relational.statements import Statement
 from engrain.stores.sqlite.checksums import build_counter_raise
@@ -321,7 +321,7 @@ class SqliteDialect:
     def build_where(self, where: Filter | None) -> tuple[str, dict[str, Any]]:
         return build_where(where)
 
-    @decodes
+    @decoding
     def read_vectors(self, rows: Iterable[Row]) -> dict[str, tuple[bytes, ...]]:
         """All windows of an item are in one row."""
         return {

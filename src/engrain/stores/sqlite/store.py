@@ -7,17 +7,12 @@ import os
 import warnings
 import weakref
 from dataclasses import replace
-from datetime import datetime
 
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import EngrainError, OutcomeUnknown, StoreBusy, StoreClosed, StoreCorrupt, StoreError
-from engrain.core.identity import IdSource, Scope, SortableIds, hash_keyed
-from engrain.core.model.filters import Filter
-from engrain.core.model.items import Item
-from engrain.core.model.queries import ListQuery
+from engrain.core.identity import IdSource, SortableIds, hash_keyed
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dump import Dump
-from engrain.stores.relational.reads import ItemReads
 from engrain.stores.relational.records import Records
 from engrain.stores.relational.requests import Requests
 from engrain.stores.relational.restore import Restore
@@ -31,7 +26,7 @@ from engrain.stores.sqlite.connection import CLOSED, Connection
 from engrain.stores.sqlite.dialect import SqliteDialect
 from engrain.stores.sqlite.erasure import SqliteErasures
 from engrain.stores.sqlite.health import Health
-from engrain.stores.sqlite.index.view import IndexCache
+from engrain.stores.sqlite.index.view import IndexCache, IndexedReads
 from engrain.stores.sqlite.lock import FileLock
 from engrain.stores.sqlite.opening import (
     FileIdentity,
@@ -62,7 +57,7 @@ INDEX_BYTES = 1_000_000_000
 _opened: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
 
 
-class SqliteStore(Health, Backups, ItemReads, ItemWrites, Requests, Sessions, Dump, Restore):
+class SqliteStore(Health, Backups, IndexedReads, ItemWrites, Requests, Sessions, Dump, Restore):
     """One file, many threads and processes. ":memory:" is a store that ends with its object."""
 
     dialect: SqliteDialect
@@ -215,20 +210,6 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Requests, Sessions, Du
 
     def _identify_log(self) -> FileIdentity | None:
         return identify_file(f"{self._name}-wal", self._file.remote)
-
-    # Lists: an index in memory answers them without reading all of a scope
-
-    def short_page(self, query: ListQuery) -> list[Item]:
-        plain = not query.history and query.after is None and query.where is not None
-        ids = self.index.list_newest(query) if plain and self.dialect.reads_newest else None
-        if ids is None:
-            return self.page(query)
-        return self.get_many(query.scope, ids) if ids else []
-
-    def having(self, scope: Scope, traits: int, where: Filter | None, limit: int, at: datetime | None) -> list[str]:
-        query = ListQuery(scope, where, at, limit=limit)
-        ids = self.index.list_newest(query, traits) if self.dialect.reads_newest else None
-        return super().having(scope, traits, where, limit, at) if ids is None else ids
 
     # The hooks of the writer
 

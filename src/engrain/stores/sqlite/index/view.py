@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from engrain.core.clock import to_micros
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
+from engrain.core.model.items import Item
 from engrain.core.model.queries import (
     BY_MEANING,
     BY_TRAITS,
@@ -26,13 +27,15 @@ from engrain.core.model.queries import (
     WordMatches,
     WordQuery,
 )
-from engrain.stores.relational.rows import decodes
+from engrain.stores.relational.reads import ItemReads
+from engrain.stores.relational.rows import decoding
 from engrain.stores.sqlite.connection import Reader
 from engrain.stores.sqlite.index.lru import CachedList, FilterKey, Slot, Slots, loaded_indexes
 from engrain.stores.sqlite.syntax import build_where, load_sql
 
 # Opening a store must not load numpy: the modules that need it are imported by the first search.
 if TYPE_CHECKING:
+    from engrain.stores.sqlite.dialect import SqliteDialect
     from engrain.stores.sqlite.index.columns import Allocate, Ints
     from engrain.stores.sqlite.index.items import EntryTable, ItemTable, Mask
     from engrain.stores.sqlite.index.vectors import VectorIndex
@@ -207,8 +210,8 @@ class IndexCache:
             return found
 
         # The lock before the snapshot: a snapshot taken earlier could be older than the index.
-        with slot.lock:
-            answer = decodes(self._read)(answer_from)
+        with slot.lock, decoding:
+            answer = self._read(answer_from)
         if nbytes > self._max_bytes and not (slot.is_large and self._slots.folder):
             # The next search maps it, if it can be.
             slot.is_large, slot.index, nbytes = True, None, 0
@@ -231,6 +234,25 @@ class IndexCache:
                 index.map_files(files)
         index.recorded = recorded
         return index
+
+
+class IndexedReads(ItemReads):
+    """Reads that take short lists from an index in memory, which need not read all of a scope."""
+
+    dialect: SqliteDialect
+    index: IndexCache
+
+    def short_page(self, query: ListQuery) -> list[Item]:
+        plain = not query.history and query.after is None and query.where is not None
+        ids = self.index.list_newest(query) if plain and self.dialect.reads_newest else None
+        if ids is None:
+            return self.page(query)
+        return self.get_many(query.scope, ids) if ids else []
+
+    def having(self, scope: Scope, traits: int, where: Filter | None, limit: int, at: datetime | None) -> list[str]:
+        query = ListQuery(scope, where, at, limit=limit)
+        ids = self.index.list_newest(query, traits) if self.dialect.reads_newest else None
+        return super().having(scope, traits, where, limit, at) if ids is None else ids
 
 
 class ScopeIndex:
