@@ -160,19 +160,3 @@ def test_a_restored_store_opens_with_the_log_of_its_new_writes(store: Path) -> N
     restore_backup(store.with_name("backup.db"), store, force=True)
     assert run_forked(die_with_log, store) == -signal.SIGKILL
     assert len(texts(store)) == 41
-
-
-def test_a_store_of_before_the_logs_had_numbers_opens(store: Path) -> None:
-    """Logs were counted from 0. Such a store is opened as it is, and its next log has a number of its own."""
-    import apsw
-
-    with opened(store):
-        pass
-    db = apsw.Connection(str(store))
-    db.execute("update counter set logs = 3 where n = 0")
-    db.close()
-    assert run_forked(die_with_log, store) == -signal.SIGKILL
-    assert len(texts(store)) == 41
-    log_of(store).write_bytes(of_another(store))
-    with pytest.raises(REFUSED, match="is not of this store"):
-        texts(store)

@@ -1,4 +1,4 @@
-"""A folder that matches its memory is not read again until one of them changes, and no change is ever missed."""
+"""Maintenance leaves a folder that matches its memory as it is, and misses no change of either."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,8 +18,6 @@ from engrain_conformance.embedder import HashEmbedder
 from engrain import Memory
 from engrain.core.identity import Scope
 from engrain.core.model.plans import Add, Plan
-from engrain.mirror import mirror as mirroring
-from engrain.stores.folder import FolderFiles
 
 DAY = 86_400.0
 Open = Callable[..., Memory]
@@ -46,23 +43,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is read of any folder."""
-    seen: list[str] = []
-    read = FolderFiles.read
-
-    def told(self: FolderFiles, name: str) -> bytes | None:
-        seen.append(name)
-        return read(self, name)
-
-    monkeypatch.setattr(FolderFiles, "read", told)
-    return seen
-
-
-@pytest.fixture
-def resting(opened: Open, clock: SetClock, monkeypatch: pytest.MonkeyPatch, looks: list[str]) -> Memory:
-    """Cares for two memories, whose folders are in step and are not read any more."""
-    monkeypatch.setattr(mirroring, "STAMP_CHANGE_SECONDS", 0.0)
+def resting(opened: Open, clock: SetClock) -> Memory:
+    """Cares for two memories, whose folders are in step."""
     for user in ("ana", "bruno"):
         memory = opened(user)
         memory.remember(f"{user} likes tea.")
@@ -71,9 +53,6 @@ def resting(opened: Open, clock: SetClock, monkeypatch: pytest.MonkeyPatch, look
     keeper = opened()
     assert keeper.store.maintain().counts["mirrored"] == 2
     assert keeper.store.maintain().counts["mirrored"] == 0
-    looks.clear()
-    assert keeper.store.maintain().counts["mirrored"] == 0
-    assert looks == [], "it was not at rest"
     return keeper
 
 
@@ -229,32 +208,3 @@ def test_deletions_that_are_held_back_stay_so(resting: Memory, folder: Path, ope
     for _ in range(2):
         assert resting.store.maintain().counts["mirrored"] == 0
     assert "ana likes tea." in [item.text for item in opened("ana").list()]
-
-
-def test_what_one_file_alone_cannot_tell_is_looked_at_for_a_minute(
-    opened: Open, folder: Path, monkeypatch: pytest.MonkeyPatch, looks: list[str]
-) -> None:
-    """A file that is written twice within a tick of its file system's clock has one stamp for both."""
-    moment = [1_000.0]
-    monkeypatch.setattr(mirroring, "time", SimpleNamespace(monotonic=lambda: moment[0]))
-    opened("ana").remember("Ana likes tea.")
-    keeper = opened()
-    keeper.store.maintain()
-    keeper.store.maintain()
-    monkeypatch.setattr(FolderFiles, "signature", lambda self, *, base=False: "the same tick")
-    for later in (0.0, 1.0, 58.0):
-        moment[0] += later
-        page = folder / "MEMORY.md"
-        page.write_text(page.read_text() + f"- After {later:g} seconds.\n")
-        assert keeper.store.maintain().counts["mirrored"] == 1, later
-    assert keeper.store.maintain().counts["mirrored"] == 0
-    for later, read in ((59.0, True), (2.0, True), (0.0, False)):
-        moment[0] += later
-        looks.clear()
-        keeper.store.maintain()
-        assert bool(looks) is read, later
-
-
-def test_each_opening_looks_for_itself(resting: Memory, opened: Open, looks: list[str]) -> None:
-    opened().store.maintain()
-    assert looks

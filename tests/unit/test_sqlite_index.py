@@ -298,7 +298,7 @@ def test_scopes_above_the_cap_are_mapped_and_not_read_again(tmp_path: Path) -> N
     store.nearest(DIRECTIONS[0], scope=scopes[0])
     one = store.index.usage()["bytes"]
     store.index.clear()
-    store.index = IndexCache(store.read, lambda _: store.clock, 8 * one, str(tmp_path))
+    store.index = IndexCache(store.read, lambda _: store.clock, 11 * one, str(tmp_path))
     descriptors = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(3):
         before = store.run_count

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import secrets
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from types import TracebackType
 from typing import Self
 
@@ -33,7 +30,6 @@ from engrain.core.markdown.merge import (
     SOUL,
     SOUL_SLOT,
     SYNC_BASE,
-    IdleState,
     MergeDecision,
     MirrorStatus,
     PendingDeletion,
@@ -46,10 +42,8 @@ from engrain.core.markdown.merge import (
     write_base,
 )
 from engrain.core.markdown.page import hash_entry, read_page
-from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import TRUST, SourceKind
 from engrain.core.model.plans import Change, Plan
-from engrain.core.model.queries import ListQuery
 from engrain.core.validation import check_count
 from engrain.ingest.write import purge_or_log, redact_json
 from engrain.mirror.diff import (
@@ -101,16 +95,11 @@ class SyncRound:
 
     def __init__(self, services: Services, scope: Scope, folder: Folder, options: SyncOptions) -> None:
         self._services, self._scope, self._folder, self._options = services, scope, folder, options
-        # Time at which the first of the compared items expires by itself.
-        self.valid_until: datetime | None = None
 
     def run(self) -> SyncResult:
         began = self._services.items.current_time()
         editor, previous_base = self._load_base()
         comparison, raws = self._compare(editor.base)
-        self.valid_until = min(
-            (at for item in comparison.items for at in (item.valid_to, item.expires_at) if at), default=None
-        )
         found = settle_deletions(compare_files(comparison), accept=self._options.accept, restore=self._options.restore)
         if TRUST[editor.by] >= MIN_TRUST:
             found = confirm_moved(found, comparison)
@@ -310,9 +299,6 @@ def _session_name(base: SyncBase) -> str:
 LOCK_TIMEOUT_SECONDS = 30.0  # for another sync of the same folder to end
 MAX_ATTEMPTS = 5
 WRITE_PAUSE_SECONDS = 0.2
-# After this time a written file has another stamp on every file system, even if it is mapped into memory and its pages
-# wait to be written.
-STAMP_CHANGE_SECONDS = 60.0
 EDITORS = ("user", "agent", "document")
 CHANGES_PER_READ = 1_000
 
@@ -369,28 +355,8 @@ class Mirror:
         raise AssertionError("unreachable")
 
     def pending(self) -> SyncResult:
-        """Return what a sync would do.
-
-        Nothing is read if the last call found nothing and, by their stamps, neither files nor memory changed since.
-        """
-        began, now, seq = time.monotonic(), self._services.clock(), self._services.items.newest(self._scope)
-        files = hashlib.blake2b(repr(self._folder.signature(base=True)).encode(), digest_size=16).digest()
-        place = (self.path, self._scope.id)
-        known = self._services.synced_folders.get(place)
-        if (
-            known
-            and known.is_current(files, now)
-            and not self._services.items.changes(self._scope, known.seq, 1).changes
-        ):
-            return SyncResult(dry_run=True)
-        sync = SyncRound(self._services, self._scope, self._folder, SyncOptions(self._budget, self._by, dry_run=True))
-        found = sync.run()
-        if not (found.written or found.taken or self._has_future_items(now)):
-            since = known.since if known and known.files == files else began
-            self._services.synced_folders[place] = IdleState(
-                files, since, seq, now, sync.valid_until, began - since >= STAMP_CHANGE_SECONDS
-            )
-        return found
+        """Return what a sync would do."""
+        return self.sync(dry_run=True)
 
     def status(self) -> MirrorStatus:
         """Describe the folder, and what a sync would do."""
@@ -453,11 +419,6 @@ class Mirror:
             return sync.run()
         with self._folder.lock(LOCK_TIMEOUT_SECONDS):
             return sync.run()
-
-    def _has_future_items(self, now: datetime) -> bool:
-        """Check for items that become valid later, without any change."""
-        later = parse_filter({"valid_from": {">": now}})
-        return bool(self._services.items.page(ListQuery(self._scope, later, history=True, limit=1)))
 
     def _read_last_change(self, since: int) -> int:
         while True:

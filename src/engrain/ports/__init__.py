@@ -20,7 +20,6 @@ from engrain.ports.storage import Folder, Movable
 from engrain.ports.tasks import TaskJournal
 
 if TYPE_CHECKING:
-    from engrain.core.markdown.merge import IdleState
     from engrain.core.model.messages import ChatReply, ChatRequest
     from engrain.core.secrets.redact import RedactFunction
 
@@ -98,8 +97,6 @@ class Services:
     # Opens the folder that mirrors a memory.
     folder: Callable[[Scope], Folder] | None = None
     open_folder: Callable[[str], Folder] | None = None  # opens any other folder by its path
-    # (folder's path, scope id) -> the state in which both were found in sync, as long as this is open.
-    synced_folders: dict[tuple[str, str], IdleState] = field(default_factory=dict)
     redact: RedactFunction | None = None  # applied to every text before it is embedded or stored
     # Reads and restores the rows of all stores of the memory; None if `items` has them all.
     rows: Movable | None = None

@@ -81,6 +81,14 @@ def on_encrypted_disk(path: Path, devices: str = "/sys/dev/block") -> bool:
         return False
 
 
+def check_slots(twice: int) -> Finding:
+    """Report slots with two values that hold now."""
+    if not twice:
+        return Finding("slots", "pass", "no slot has two values that hold now")
+    fix = "engrain slots shows them; engrain forget ID the one that is wrong"
+    return Finding("slots", "fail", f"{twice:,} slots have two values that hold now", fix)
+
+
 def check_owners(ownerless_items: int, owned_memories: int) -> Finding:
     """Report items without a user next to memories of users: nearly always a program forgot to pass the user."""
     if ownerless_items and owned_memories:
@@ -197,9 +205,8 @@ class Folder(Protocol):
     def leave(self) -> None:
         """Remove the folder itself if it is empty."""
 
-    def signature(self, *, base: bool = False) -> object:
-        """Return a value that differs if one of the files that people edit may have changed, or mirror.json with
-        `base`.
+    def signature(self) -> object:
+        """Return a value that differs if one of the files that people edit may have changed.
 
         A second change within one tick of the file system's clock may not show.
         """

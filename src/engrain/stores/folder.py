@@ -107,11 +107,9 @@ class FolderFiles:
             with suppress(OSError):
                 folder.rmdir()
 
-    def signature(self, *, base: bool = False) -> object:
+    def signature(self) -> object:
         days = [_file_name(name) for name in self.days()]
         parts = {None: [SOUL, MEMORY], DAYS_FOLDER: [_file_name(OVERFLOW), _file_name(CONFLICTS), *days]}
-        if base:
-            parts[HIDDEN_FOLDER] = [_file_name(SYNC_BASE)]
         found = []
         for part, names in parts.items():
             with self._open_folder(part) as folder, _translate_errors(part or self.path):

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime
+from datetime import date
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -106,26 +106,6 @@ def read_base(text: str) -> SyncBase | None:
         return SyncBase(str(data["folder"]), str(data["scope"]), int(data["round"]), lines, ours)
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class IdleState:
-    """A check of both sides that found nothing to do.
-
-    `files` is the stamp of the files, `since` its monotonic time, `seq` the number of the memory's last change.
-    It expires at `until`, when something in the memory begins or ends by itself.
-    """
-
-    files: bytes
-    since: float
-    seq: int
-    at: datetime
-    until: datetime | None
-    # Files that changed just before the check may change again without a new stamp: such a stamp is not settled.
-    settled: bool = False
-
-    def is_current(self, files: bytes, now: datetime) -> bool:
-        return self.settled and self.files == files and self.at <= now and (self.until is None or now < self.until)
 
 
 @dataclass(frozen=True, slots=True)

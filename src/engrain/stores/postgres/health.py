@@ -8,7 +8,7 @@ from engrain.core.errors import ReadOnlyStore, StoreError
 from engrain.core.identity import Scope
 from engrain.core.model.queries import Finding, StoreStatus
 from engrain.core.text.passages import index_words
-from engrain.ports.storage import check_owners
+from engrain.ports.storage import check_owners, check_slots
 from engrain.stores.postgres.connection import TimedConnection
 from engrain.stores.postgres.dialect import PostgresDialect, count_words, write_words
 from engrain.stores.postgres.migrate import latest_version
@@ -55,8 +55,9 @@ class Health:
 
     def check(self) -> list[Finding]:
         def do(tx: Transaction) -> list[Finding]:
-            checks = (_check_schema, _check_integrity, _check_slots, _check_walls, _check_indexes, _check_forgotten)
-            return [found for check in checks if (found := check(tx))]
+            slots = check_slots(tx.rows("count_double_slots")[0][0])
+            checks = (_check_schema, _check_integrity, _check_walls, _check_indexes, _check_forgotten)
+            return [slots, *(found for check in checks if (found := check(tx)))]
 
         engine = f"Postgres {self.server_version}, schema {self.dialect.database.address.schema!r}"
         return [Finding("engine", "pass", engine), *self.dialect.read(None, do)]
@@ -182,14 +183,6 @@ def _check_integrity(tx: Transaction) -> Finding:
         return Finding("integrity", "pass", "the server has a checksum on every page, and checks it when it reads")
     why = "the server keeps no checksums, so that a damaged page is not noticed"
     return Finding("integrity", "warn", why, "pg_checksums --enable, with the server stopped")
-
-
-def _check_slots(tx: Transaction) -> Finding:
-    ((double,),) = tx.rows("count_double_slots")
-    if double:
-        why = f"{double:,} slots have two values that hold now"
-        return Finding("slots", "fail", why, "engrain slots shows them; engrain forget ID the one that is wrong")
-    return Finding("slots", "pass", "no slot has two values that hold now")
 
 
 def _check_walls(tx: Transaction) -> Finding:

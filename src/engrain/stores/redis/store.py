@@ -56,10 +56,9 @@ class RedisTransfer:
         if after is None:
             self._link.command("PING")  # raises StoreClosed
             self._scopes, self._names, self._signalled = {}, {}, None
-        rows = (
-            row for known in self._iterate_scopes(kind, after, scope) for row in _DUMPS[kind](self, known, after or ())
-        )
-        return list(islice(rows, limit))
+        last = after or ()
+        rows = (row for known in self._iterate_scopes(kind, after, scope) for row in _DUMPS[kind](self, known, last))
+        return list(islice((row for row in rows if row.key > last), limit))
 
     def restore(
         self, rows: Sequence[Row], since: ChangeToken | None = None, done: Callable[[int], None] | None = None
@@ -88,15 +87,14 @@ class RedisTransfer:
                 yield from (member for member in self._scopes[shard] if member.id >= first)
 
     def _list_names(self, kind: RowKind, scope: Scope, read: Callable[[], Sequence[str]], last: Key) -> list[str]:
-        """Return the names in a scope from the last one on, or after it if a name has one row only."""
+        """Return the names in a scope from the last one on, which may have more rows."""
         known, names = self._names.get(kind, (None, []))
         if known != scope:
             names = sorted(set(read()))
             self._names[kind] = scope, names
-        exact = kind in ("episode", "task")
         if len(last) < 2 or last[0] != scope.id:
             return names
-        return [name for name in names if name > last[1] or (not exact and name == last[1])]
+        return [name for name in names if name >= last[1]]
 
     def episodes(self, scope: Scope, last: Key) -> Iterator[Row]:
         base = episodes.episode_prefix(scope)
@@ -119,17 +117,15 @@ class RedisTransfer:
     def steps(self, scope: Scope, last: Key) -> Iterator[Row]:
         for task in self._list_tasks("step", scope, last):
             fields = self._link.command("HGETALL", f"{tasks.task_prefix(scope)}steps:{task}")
-            rows = (
-                moving.step_to_row(scope, task, number, step) for number, step in enumerate(decode_steps(fields), 1)
-            )
-            yield from (row for row in rows if row.key > tuple(last))
+            for number, step in enumerate(decode_steps(fields), 1):
+                yield moving.step_to_row(scope, task, number, step)
 
     def events(self, scope: Scope, last: Key) -> Iterator[Row]:
         """Yield the events, even of tasks that have not begun."""
         for task in self._list_names("event", scope, lambda: self._list_signalled_tasks().get(scope.id, []), last):
             found = self._link.command("HGETALL", f"{tasks.task_prefix(scope)}events:{task}")
-            rows = (moving.event_to_row(scope, task, event, payload) for event, payload in sorted(found.items()))
-            yield from (row for row in rows if row.key > tuple(last))
+            for event, payload in sorted(found.items()):
+                yield moving.event_to_row(scope, task, event, payload)
 
     def _list_signalled_tasks(self) -> dict[str, list[str]]:
         """Return the names of tasks with events, by scope id."""

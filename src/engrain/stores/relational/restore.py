@@ -290,6 +290,7 @@ class RestoreRun:
         self._find_tasks(rows)
         steps = ({**row.values, "scope": self._key(row), "task": self._task(row)} for row in rows)
         self.tx.many("restore_step", steps)
+        self._reach(row.values[name] for row in rows for name in ("began_at", "ended_at"))
 
     def _write_record(self, rows: Sequence[Row]) -> None:
         for row in rows:

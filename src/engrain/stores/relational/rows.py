@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ContextDecorator
 from datetime import datetime
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar, get_args
+from typing import Any, get_args
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import Conflict, EngrainError, StoreCorrupt
@@ -17,8 +16,6 @@ from engrain.core.model.plans import Applied, Outcome
 from engrain.core.model.sessions import Episode
 
 Row = tuple[Any, ...]
-Given = ParamSpec("Given")
-Read = TypeVar("Read")
 _UNREADABLE = (ValueError, TypeError, OverflowError, LookupError, AttributeError, RecursionError)
 
 # The columns that read_item takes, in its order. A dialect adds the sources as JSON: see read_sources.
@@ -44,40 +41,24 @@ RECORD_COLUMNS = "record.key, record.body, record.at, record.expires_at"
 _PLAIN = {f'[["{kind}",null,[]]]': (Source(None, kind),) for kind in get_args(SourceKind)}
 
 
-@contextmanager
-def decoding() -> Iterator[None]:
-    """Raise StoreCorrupt for a value that engrain never writes: a forged row may have the checksum that fits."""
-    try:
-        yield
-    except EngrainError:
-        raise
-    except _UNREADABLE as exc:
-        raise _describe_corruption(exc) from exc
+class _Decoding(ContextDecorator):
+    """Raises StoreCorrupt for a value that engrain never writes: a forged row may have the checksum that fits."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, _UNREADABLE) and not isinstance(error, EngrainError):
+            raise StoreCorrupt(
+                f"a row holds a value that engrain does not write ({type(error).__name__}). Run: engrain doctor. "
+                "Restore a backup."
+            ) from error
 
 
-def decodes(read: Callable[Given, Read]) -> Callable[Given, Read]:
-    """Do what `decoding` does, for a function that is called for each row: a with statement takes longer."""
-
-    @wraps(read)
-    def decode(*args: Given.args, **kwargs: Given.kwargs) -> Read:
-        try:
-            return read(*args, **kwargs)
-        except EngrainError:
-            raise
-        except _UNREADABLE as exc:
-            raise _describe_corruption(exc) from exc
-
-    return decode
+decoding = _Decoding()
 
 
-def _describe_corruption(error: Exception) -> StoreCorrupt:
-    return StoreCorrupt(
-        f"a row holds a value that engrain does not write ({type(error).__name__}). Run: engrain doctor. "
-        "Restore a backup."
-    )
-
-
-@decodes
+@decoding
 def read_item(row: Row) -> Item:
     (
         _, id_, kind, text, importance, recorded, begins, ends, occurred, slot, metadata, trust, session, place,
@@ -125,13 +106,13 @@ def write_time(time: datetime | None) -> int | None:
     return None if time is None else to_micros(time)
 
 
-@decodes
+@decoding
 def read_receipt(row: Row) -> ErasedSubject:
     subject_hash, kind, at, receipt = row
     return ErasedSubject(subject_hash, kind, from_micros(at), receipt)
 
 
-@decodes
+@decoding
 def read_hold(row: Row) -> Hold:
     subject_hash, at, reasons, hidden = row
     return Hold(subject_hash, from_micros(at), read_reasons(reasons), bool(hidden))
@@ -145,7 +126,7 @@ def write_answer(applied: Applied, asked: bytes) -> str:
     return json.dumps([applied.seq, outcomes, asked.hex(), applied.value])
 
 
-@decodes
+@decoding
 def read_answer(text: str, asked: bytes | None) -> Applied:
     """Raise Conflict if `asked` is given and the request id was first used for another write."""
     seq, outcomes, first, value = json.loads(text)
@@ -168,7 +149,7 @@ def write_episode(episode: Episode, item: int | None) -> dict[str, Any]:
     }
 
 
-@decodes
+@decoding
 def read_episode(row: Row) -> Episode:
     id_, session, kind, text, importance, happened, expires, count, data, item, key = row
     return Episode(

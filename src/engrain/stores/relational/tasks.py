@@ -26,7 +26,7 @@ from engrain.core.model.tasks import (
     TaskStatus,
 )
 from engrain.stores.relational.dialect import Deferred, Dialect, Pending, ScopeKey, Transaction
-from engrain.stores.relational.rows import TASK_WIDTH, Row, decodes, read_time, write_time
+from engrain.stores.relational.rows import TASK_WIDTH, Row, decoding, read_time, write_time
 from engrain.stores.relational.scopes import check_hold, load_scopes_on_hold
 
 Answer = TypeVar("Answer")
@@ -62,7 +62,6 @@ class Tasks:
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        self._newest = 0  # the newest time that this object has recorded: none goes before it
 
     # Tasks
 
@@ -78,10 +77,6 @@ class Tasks:
         if task.worker not in (None, claim.dead or None) and not task.is_over():
             until = read_time(task.lease_until)
             raise TaskClaimed(f"the task {claim.task!r} is run by {task.worker}, until {until} at least.")
-        if task.epoch:
-            # A worker whose clock is behind must not put its steps before those that are there.
-            last = tx.rows("find_last_step_time", task=task.n)
-            self._newest = max(self._newest, last[0][0] if last else 0)
         lasts = timedelta(seconds=claim.seconds)
         until = from_micros(task.now) + lasts
         # As far ahead as the claimant's clock says: that clock may be behind the store's time.
@@ -89,7 +84,6 @@ class Tasks:
         lease = {"worker": claim.worker, "lease_until": to_micros(until), "lease_clock": add_time(task.clock, lasts)}
         deadline = None if due is None else add_time(task.clock, due)
         tx.run("claim_task", n=task.n, **lease, deadline_clock=deadline)
-        tx.store_time(task.now)
         return Lease(claim.scope, claim.task, claim.worker, task.epoch + 1, until)
 
     def extend(self, lease: Lease, seconds: float) -> Lease:
@@ -135,10 +129,11 @@ class Tasks:
     def expire(self, now: datetime) -> list[TaskRecord]:
         def do(tx: Transaction) -> list[TaskRecord]:
             asked: list[Pending] = []
-            for scope, n, task, due, at, clock in tx.rows("lock_overdue_tasks", at=to_micros(now), newest=self._newest):
+            for scope, n, task, due, at, clock in tx.rows("lock_overdue_tasks", at=to_micros(now)):
                 # By the wall clock, and by the other one as far as that can tell.
                 if has_passed(due, clock) is not False:
                     _end_task(tx, TaskEnd("expired"), n=n, now=at, clock=clock, scope=scope, outcome=None)
+                    tx.store_time(at)
                     asked.append(tx.ask("load_task", scope=scope, task=task))
             return [_read_first(cursor.fetchall()) for cursor in asked]
 
@@ -224,11 +219,11 @@ class Tasks:
         return self._dialect.write(lease.scope, lambda tx: do(self.open_steps(tx, lease)))
 
     def _lock(self, tx: Transaction, task: str) -> LockedTask | None:
-        rows = tx.rows("lock_task", task=task, newest=self._newest)
+        rows = tx.rows("lock_task", task=task)
         if not rows:
             return None
         found = LockedTask(*rows[0])
-        self._newest = max(self._newest, found.now)
+        tx.store_time(found.now)  # no later step begins before this moment, whoever records it
         return found
 
     def _lock_known(self, tx: Transaction, task: str) -> LockedTask:
@@ -249,7 +244,7 @@ class Tasks:
 
     def _add(self, tx: Transaction, claim: Claim) -> LockedTask:
         """Add a task and lock it. If another has added it at the same time, wait for that one here."""
-        values = {"task": claim.task, "goal": claim.goal, "version": claim.version, "newest": self._newest}
+        values = {"task": claim.task, "goal": claim.goal, "version": claim.version}
         tx.run("add_task", **values, deadline=write_time(claim.deadline))
         return self._lock_known(tx, claim.task)
 
@@ -354,7 +349,7 @@ class StepJournal:
         return self.now - round(seconds * 1_000_000)
 
 
-@decodes
+@decoding
 def read_task(row: Row) -> TaskRecord:
     tenant, agent, user, task, goal, version, status, epoch, worker, until, started, ended, outcome, due, body = row
     return TaskRecord(
@@ -378,7 +373,6 @@ def _end_task(
     over = end.status in ENDED_STATUSES
     values = {"status": end.status, "outcome": end.outcome, "epochs": epochs, **other}
     tx.run("end_task", n=n, ended_at=now if over else None, ended_clock=clock if over else None, **values)
-    tx.store_time(now)
 
 
 def _delete_tasks(tx: Transaction, tasks: Mapping[ScopeKey, Mapping[int, str]]) -> int:
@@ -401,7 +395,7 @@ def _write_start(start: StepStart) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@decodes
+@decoding
 def read_step(row: Row) -> StepRecord:
     name, occurrence, kind, status, attempt, epoch, input_, key, version, started, ended, result, error = row
     return StepRecord(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 from engrain.core.clock import Clock, system_clock, to_micros
@@ -16,10 +14,10 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
 from engrain.core.model.items import Vectors, Words
 from engrain.stores.relational.dialect import Deferred, Do, Fetched, ScopeKey, Transaction
-from engrain.stores.relational.rows import Row, decodes
+from engrain.stores.relational.rows import Row, decoding
 from engrain.stores.relational.scopes import TABLES, hash_owner
-from engrain.stores.relational.statements import Statement, number_parameters
-from engrain.stores.sqlite.checksums import build_counter_raise, find_target, list_insert_triggers, prepare_insert
+from engrain.stores.relational.statements import Statement
+from engrain.stores.sqlite.checksums import build_counter_raise
 from engrain.stores.sqlite.connection import CLOSED, Connection
 from engrain.stores.sqlite.new_scopes import add_scope_row
 from engrain.stores.sqlite.opening import StoreFile, find_steady_clock
@@ -28,21 +26,10 @@ from engrain.stores.sqlite.syntax import build_where, load_sql, load_statements,
 from engrain.stores.sqlite.writer import WriteQueue
 
 Answer = TypeVar("Answer")
-# The counters, the number of the scope and the highest number that an item ever had.
-_BEGIN_WRITE = (
-    "select change, now, (select scope from scope where id = ?1), "
-    "(select seq from sqlite_sequence where name = 'item') from counter where n = 0"
-)
-# Columns that get their values later.
-_NEW_ITEM = {"retracted_at": None, "access_count": 0, "last_accessed": None}
+# The counters, and the number of the scope.
+_BEGIN_WRITE = "select change, now, (select scope from scope where id = ?) from counter where n = 0"
 # Made once: json.dumps makes an encoder for each call with options.
 _encode_list = json.JSONEncoder(ensure_ascii=False).encode
-
-
-@lru_cache(maxsize=256)
-def _look_up_scope(sql: str) -> str:
-    """The same statement with the scope's id as its parameter, in place of its number."""
-    return re.sub(r":scope\b", "(select scope.scope from scope where scope.id = :scope)", sql)
 
 
 class SqliteTransaction:
@@ -53,7 +40,6 @@ class SqliteTransaction:
         self._change: int | None = None
         self._now = 0
         self._owner: str | None = None
-        self._numbers: dict[str, int] = {}  # of items that were added, by their ids
 
     @property
     def owner(self) -> str:
@@ -63,15 +49,7 @@ class SqliteTransaction:
 
     def rows(self, statement: str | Statement, **values: Any) -> list[Row]:
         found = self.dialect.find(statement)
-        sql, order = number_parameters(found.sql)
-        return self.db.rows(sql, order(self._complete(found, {**self._supply(found), **values})))
-
-    def rows_alone(self, statement: str | Statement, **values: Any) -> list[Row]:
-        """Read with this statement alone, which looks up the number of the scope as it runs."""
-        found = self.dialect.find(statement)
-        sql, order = number_parameters(_look_up_scope(found.sql))
-        own = {"scope": self.scope.id if self.scope else None, **self._supply_others(found)}
-        return self.db.rows(sql, order(self._complete(found, {**own, **values})))
+        return self.db.rows(found.sql, self._complete(found, {**self._supply(found), **values}))
 
     def ask(self, statement: str | Statement, **values: Any) -> Fetched:
         return Fetched(self.rows(statement, **values))
@@ -82,31 +60,7 @@ class SqliteTransaction:
     def many(self, statement: str | Statement, rows: Iterable[Mapping[str, Any]]) -> None:
         found = self.dialect.find(statement)
         own = self._supply(found)
-        if "checksum" in found.parameters:
-            complete = self._complete_source if "number" in found.parameters else self._complete_item
-            insert = prepare_insert(found.sql)
-            self.db.insert(insert.sql, [insert.read_columns(complete(row, own)) for row in rows], own["scope"])
-            return
-        if find_target(found.sql):
-            self.db.add_insert_triggers(list_insert_triggers())
-        sql, order = number_parameters(found.sql)
-        self.db.many(sql, (order(self._complete(found, {**own, **row})) for row in rows))
-
-    def _complete_source(self, row: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-        return {**row, **own, "item": self._find_number(row["id"])}
-
-    def _complete_item(self, row: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-        """Number a new item, and give its values the types that SQLite stores."""
-        number = self._numbers[row["id"]] = self.db.take_number()
-        return {
-            **row, **own, **_NEW_ITEM, "n": number, "changed": self._take_change(), "pinned": int(row["pinned"]),
-            "importance": float(row["importance"]), "trust": float(row["trust"]),
-        }  # fmt: skip
-
-    def _find_number(self, id_: str) -> int:
-        if id_ not in self._numbers:
-            ((self._numbers[id_],),) = self.rows("find_item", id=id_)
-        return self._numbers[id_]
+        self.db.many(found.sql, (self._complete(found, {**own, **row}) for row in rows))
 
     def lock_scope(self) -> None:
         """The transaction has the whole file already."""
@@ -150,8 +104,7 @@ class SqliteTransaction:
         self.dialect.expect_purge()
 
     def begin_write(self) -> tuple[int, int]:
-        ((self._change, newest, known, last),) = self.db.rows(_BEGIN_WRITE, (self.scope.id if self.scope else None,))
-        self.db.next_item = (last or 0) + 1
+        ((self._change, newest, known),) = self.db.rows(_BEGIN_WRITE, (self.scope.id if self.scope else None,))
         if self.scope is not None and self._key is None:
             self._key = add_scope_row(self) if known is None else int(known)
         self._now = self.dialect.newest_time = max(self.dialect.clock_micros(), newest)
@@ -162,14 +115,11 @@ class SqliteTransaction:
         return Fetched([(self._change,)])
 
     def write_index(self, entries: Sequence[tuple[int, Words, Vectors | None]]) -> None:
-        IndexRows(self.db, self.dialect.codes).add(entries)
-
-    def find_numbers(self, ids: Sequence[str]) -> dict[str, int]:
-        return {id_: self._find_number(id_) for id_ in ids}
+        IndexRows(self.db).add(entries)
 
     def replace_vectors(self, vectors: Mapping[tuple[int, str], Vectors]) -> None:
         for (n, _), replacement in vectors.items():
-            IndexRows(self.db, self.dialect.codes).replace_vectors(n, replacement)
+            IndexRows(self.db).replace_vectors(n, replacement)
 
     def retract_index(self, id_: str) -> None:
         """The index goes by the time at which an item was retracted."""
@@ -187,11 +137,9 @@ class SqliteTransaction:
 
     def _supply(self, statement: Statement) -> dict[str, Any]:
         """The values that the transaction supplies, but for those of a single row."""
-        own = {"scope": self._scope_key()} if "scope" in statement.parameters else {}
-        return {**own, **self._supply_others(statement)}
-
-    def _supply_others(self, statement: Statement) -> dict[str, Any]:
         values: dict[str, Any] = {}
+        if "scope" in statement.parameters:
+            values["scope"] = self._scope_key()
         if "owner" in statement.parameters:
             values["owner"] = self.owner
         if "clock" in statement.parameters:
@@ -225,9 +173,8 @@ class IndexRows:
 
     The caller holds the transaction."""
 
-    def __init__(self, db: Connection, codes: Mapping[int, bytes] | None = None) -> None:
+    def __init__(self, db: Connection) -> None:
         self._db = db
-        self._codes = codes or {}  # as SqliteDialect has them
 
     def add(self, entries: Iterable[tuple[int, Words, Vectors | None]]) -> None:
         """Add rows of items that have none, with the vectors of one model or of several."""
@@ -237,13 +184,13 @@ class IndexRows:
             words_by_item[n] = words
             if vectors is not None and vectors.rows:
                 by_model.setdefault(vectors.model, []).append((n, vectors))
-        self._insert("add_index_words", [(n, words.pairs) for n, words in words_by_item.items()])
+        self._db.many(load_sql()["add_index_words"], [(n, words.pairs) for n, words in words_by_item.items()])
         for items in by_model.values():
             self._add_vectors(items)
 
     def replace_words(self, n: int, words: Words) -> None:
         self._db.run(load_sql()["delete_index_words"], {"item": n})
-        self._insert("add_index_words", [(n, words.pairs)])
+        self._db.run(load_sql()["add_index_words"], (n, words.pairs))
 
     def replace_vectors(self, n: int, vectors: Vectors) -> None:
         """Replace the item's vectors of the same model."""
@@ -271,10 +218,7 @@ class IndexRows:
                 for (windows,) in self._db.rows(load_sql()["load_index_vector"], {"key": key}):
                     if coded := encode_stored(windows, dimension):
                         self._db.run(load_sql()["delete_code"], {"key": key})
-                        self._insert("add_code", [(key, coded)])
-
-    def _insert(self, statement: str, rows: Iterable[Row]) -> None:
-        self._db.insert(prepare_insert(load_sql()[statement]).sql, rows)
+                        self._db.run(load_sql()["add_code"], (key, coded))
 
     def _add_vectors(self, items: Sequence[tuple[int, Vectors]]) -> None:
         """Vectors of one model, coded in one pass of arithmetic."""
@@ -282,22 +226,16 @@ class IndexRows:
 
         first = items[0][1]
         model = self._find_or_add_model(first.model, len(first.rows[0]) // 4)
-        coded = [self._codes[id(vectors)] for _, vectors in items if id(vectors) in self._codes]
-        if len(coded) < len(items):
-            coded = encode_items([vectors for _, vectors in items])
+        coded = encode_items([vectors for _, vectors in items])
         keys = [vector_key(model, n) for n, _ in items]
-        self._insert("add_code", zip(keys, coded, strict=True))
+        self._db.many(load_sql()["add_code"], zip(keys, coded, strict=True))
         windows = (b"".join(vectors.rows) for _, vectors in items)
-        self._insert("add_index_vector", zip(keys, windows, strict=True))
+        self._db.many(load_sql()["add_index_vector"], zip(keys, windows, strict=True))
 
     def _find_or_add_model(self, model: str, dimension: int) -> int:
-        found = self._db.models.get(model)
-        if found is None:
-            rows = self._db.rows(load_sql()["find_vector_model"], {"model": model})
-            values = {"model": model, "dimension": dimension}
-            found = (rows or self._db.rows(load_sql()["add_vector_model"], values))[0]
-            self._db.models[model] = found
-        number, known = found
+        rows = self._db.rows(load_sql()["find_vector_model"], {"model": model})
+        values = {"model": model, "dimension": dimension}
+        ((number, known),) = rows or self._db.rows(load_sql()["add_vector_model"], values)
         if known != dimension:
             raise InvalidInput(f"vectors of {model} have {known} dimensions here, not {dimension}.")
         return int(number)
@@ -319,7 +257,6 @@ class SqliteDialect:
         self.steady_clock = find_steady_clock() if clock is system_clock else None
         self.key = b""  # read when the file is open
         self.newest_time = 0  # that was read or recorded here
-        self.codes: dict[int, bytes] = {}  # of vectors that are about to be written, by the identity of the object
 
     @property
     def name(self) -> str:
@@ -365,8 +302,7 @@ class SqliteDialect:
         return self._writer.run_each([(make_work(scope, do), request_id) for scope, do, request_id in writes])
 
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
-        # One statement, which looks up its scope itself, needs no transaction around it.
-        return self.snapshot(lambda db: SqliteTransaction(self, db, scope).rows_alone(statement, **values), True)
+        return self.snapshot(lambda db: SqliteTransaction(self, db, scope).rows(statement, **values))
 
     def read_clock(self, scope: Scope | None) -> int:
         self._check_open()
@@ -375,23 +311,6 @@ class SqliteDialect:
     def prepare_index(self, models: Mapping[str, int]) -> None:
         # It loads numpy: not in a transaction, where others wait, and not with `import engrain`.
         import engrain.stores.sqlite.index.vectors  # noqa: F401
-
-    @contextmanager
-    def encoding(self, vectors: Sequence[Vectors]) -> Iterator[None]:
-        """Code vectors that the block writes, in one pass of arithmetic, while the thread that writes serves others."""
-        from engrain.stores.sqlite.index.vectors import encode_items
-
-        by_model: dict[str, list[Vectors]] = {}
-        for item_vectors in vectors:
-            by_model.setdefault(item_vectors.model, []).append(item_vectors)
-        for same in by_model.values():
-            with suppress(InvalidInput):  # the write of the wrong one raises it
-                self.codes.update(zip(map(id, same), encode_items(same), strict=True))
-        try:
-            yield
-        finally:
-            for item_vectors in vectors:
-                self.codes.pop(id(item_vectors), None)
 
     def after_writes(self, count: int) -> None:
         """SQLite needs no statistics."""
@@ -402,7 +321,7 @@ class SqliteDialect:
     def build_where(self, where: Filter | None) -> tuple[str, dict[str, Any]]:
         return build_where(where)
 
-    @decodes
+    @decoding
     def read_vectors(self, rows: Iterable[Row]) -> dict[str, tuple[bytes, ...]]:
         """All windows of an item are in one row."""
         return {
@@ -413,8 +332,8 @@ class SqliteDialect:
     def check_full_access(self, tx: Transaction) -> None:
         """Do nothing: every process that opens the file may read all of it."""
 
-    def snapshot(self, fn: Callable[[Connection], Answer], bare: bool = False) -> Answer:
-        """Run `fn` in a read transaction, in this thread: all its reads see one snapshot. `bare`: it reads once."""
+    def snapshot(self, fn: Callable[[Connection], Answer]) -> Answer:
+        """Run `fn` in a read transaction, in this thread: all its reads see one snapshot."""
         self._check_open()
         current = self._writer.current_transaction()
         if current is not None:
@@ -423,8 +342,7 @@ class SqliteDialect:
             return self._read_in_memory(fn)
         if lent := self._local.find_lent(self._pool):
             return fn(lent)
-        snapshot = self._local.snapshot
-        loan = Loan(snapshot, bare and snapshot is None)
+        loan = Loan(self._local.snapshot)
         try:
             return fn(self._pool.lend(loan))
         finally:

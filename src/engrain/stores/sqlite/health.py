@@ -17,7 +17,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.items import Words
 from engrain.core.model.queries import Finding, StoreStatus
 from engrain.core.text.passages import index_words
-from engrain.ports.storage import check_owners, is_open_to_others, on_encrypted_disk
+from engrain.ports.storage import check_owners, check_slots, is_open_to_others, on_encrypted_disk
 from engrain.stores.sqlite.checksums import accept_rows, build_counter_raise, find_damage
 from engrain.stores.sqlite.connection import Connection, Row
 from engrain.stores.sqlite.dialect import IndexRows, SqliteDialect
@@ -73,7 +73,7 @@ class Health:
             found = (
                 _check_schema(db, self._file),
                 _check_integrity(db, self.lost_commits),
-                _check_slots(db),
+                check_slots(db.rows(_SQL["count_double_slots"])[0][0]),
                 _check_indexes(db),
                 _check_purge(db, self._file),
             )
@@ -228,14 +228,6 @@ def _check_integrity(db: Connection, lost_commits: int) -> Finding:
         why = f"the last {lost_commits:,} commits were missing when the file was opened: its log was lost or cut"
         return Finding("integrity", "warn", why, "restore a backup if it has more")
     return Finding("integrity", "pass", "every page, every row and every reference is sound")
-
-
-def _check_slots(db: Connection) -> Finding:
-    ((twice,),) = db.rows(_SQL["count_double_slots"])
-    if twice:
-        why = f"{twice:,} slots have two values that hold now"
-        return Finding("slots", "fail", why, "engrain slots shows them; engrain forget ID the one that is wrong")
-    return Finding("slots", "pass", "no slot has two values that hold now")
 
 
 def _check_indexes(db: Connection) -> Finding:

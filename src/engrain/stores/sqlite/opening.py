@@ -23,10 +23,8 @@ _MAGIC = bytes.fromhex("d9d505f920a163d7")
 _HEAD_BYTES, _END_BYTES = 20, 16
 _MAX_SECTOR_BYTES = 4_096  # before the first page of a journal
 # Logs are numbered from a random number on, so that one of another store, or of a copy, is told from our own.
-FIRST_LOG = 1 << 32  # stores of before counted from 0
-_RANDOM = f"{FIRST_LOG} + (random() & {(1 << 61) - 1})"
-RENUMBER_LOGS = f"update counter set logs = {_RANDOM} where n = 0"
-NEXT_LOG = f"update counter set logs = iif(logs < {FIRST_LOG}, {_RANDOM}, logs + 1) where n = 0"
+RENUMBER_LOGS = f"update counter set logs = random() & {(1 << 62) - 1} where n = 0"
+NEXT_LOG = "update counter set logs = logs + 1 where n = 0"
 _OPEN_FILES = ("/proc/self/fd", "/dev/fd")
 
 

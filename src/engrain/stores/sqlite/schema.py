@@ -229,6 +229,8 @@ def _upgrade(db: Connection, file: StoreFile) -> None:
     try:
         run_migrations(db, [(number, script) for number, script in load_migrations() if number > have])
         seal_rows(db)
+        if not have:
+            db.run(RENUMBER_LOGS)
         db.commit()
     except EngrainError:
         if db.in_transaction:

@@ -13,7 +13,6 @@ from engrain.core.errors import EngrainError, OutcomeUnknown, StoreBusy, StoreCl
 from engrain.core.identity import IdSource, SortableIds, hash_keyed
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dump import Dump
-from engrain.stores.relational.reads import ItemReads
 from engrain.stores.relational.records import Records
 from engrain.stores.relational.requests import Requests
 from engrain.stores.relational.restore import Restore
@@ -27,7 +26,7 @@ from engrain.stores.sqlite.connection import CLOSED, Connection
 from engrain.stores.sqlite.dialect import SqliteDialect
 from engrain.stores.sqlite.erasure import SqliteErasures
 from engrain.stores.sqlite.health import Health
-from engrain.stores.sqlite.index.view import IndexCache
+from engrain.stores.sqlite.index.view import IndexCache, IndexedReads
 from engrain.stores.sqlite.lock import FileLock
 from engrain.stores.sqlite.opening import (
     FileIdentity,
@@ -58,7 +57,7 @@ INDEX_BYTES = 1_000_000_000
 _opened: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
 
 
-class SqliteStore(Health, Backups, ItemReads, ItemWrites, Requests, Sessions, Dump, Restore):
+class SqliteStore(Health, Backups, IndexedReads, ItemWrites, Requests, Sessions, Dump, Restore):
     """One file, many threads and processes. ":memory:" is a store that ends with its object."""
 
     dialect: SqliteDialect
@@ -99,8 +98,6 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Requests, Sessions, Du
         self.best, self.counts, self.speakers = self.index.best, self.index.counts, self.index.speakers
         self.collect = self.index.collect
         self.usage = UsageCounts(self.dialect, self._file.read_only)
-        self.index.serve_lists(self.dialect, self.usage)
-        self.short_page, self.having = self.index.short_page, self.index.having  # type: ignore[method-assign]
         self.journal = Tasks(self.dialect)
         self.episodes = Episodes(self.dialect)
         self.outcomes = Outcomes(self.dialect)

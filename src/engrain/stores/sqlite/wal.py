@@ -12,7 +12,7 @@ from typing import NamedTuple
 from engrain.core.errors import EngrainError, NotADatabase, StoreCorrupt
 from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.lock import FileLock
-from engrain.stores.sqlite.opening import FIRST_LOG, NEXT_LOG, StoreFile, as_immutable, find_open_files, identify_file
+from engrain.stores.sqlite.opening import NEXT_LOG, StoreFile, as_immutable, find_open_files, identify_file
 from engrain.stores.sqlite.pool import Pool
 from engrain.stores.sqlite.schema import open_outside
 from engrain.stores.sqlite.writer import LOCK_SECONDS
@@ -112,8 +112,7 @@ class Counter(NamedTuple):
 
     def may_precede(self, log: Counter) -> bool:
         """Tell if a log with this end belongs to a file in this state. The file is never ahead of its log."""
-        near = self.logs < FIRST_LOG or 0 <= log.logs - self.logs <= _MAX_LOGS
-        return near and self.commits <= log.commits
+        return 0 <= log.logs - self.logs <= _MAX_LOGS and self.commits <= log.commits
 
 
 def check_log(file: StoreFile) -> StoreFile:

@@ -54,12 +54,6 @@ where relnamespace = current_schema()::regnamespace and relkind = 'i' and starts
 -- find_checksum_setting --
 select current_setting('data_checksums');
 
--- count_double_slots --
--- Slots with more than one open value: the unique index forbids it, unless the file was changed by other hands.
-select count(*) from (
-  select scope, slot from item where slot is not null and valid_to is null and retracted_at is null
-  group by scope, slot having count(*) > 1) as twice;
-
 -- list_unprotected_tables --
 -- Tables whose rows carry a scope and that no policy, or a policy not forced, protects.
 select relname from pg_class

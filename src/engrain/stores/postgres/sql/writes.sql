@@ -24,17 +24,6 @@ where embedded.scope = counted.scope and embedded.model = counted.model;
 -- mark_purge --
 insert into sweep (after) values (pg_current_xact_id());
 
--- add_item --
-insert into item (
-  id, scope, changed, kind, importance, trust, pinned, traits, passages, words, occurred_at, recorded_at, valid_from,
-  valid_to, expires_at, place, session, speaker, role, slot, replaced_by, hash, subject, relation, object, metadata,
-  filters, text
-) values (
-  :id, :scope, {change}, :kind, :importance, :trust, :pinned, :traits, :passages, :words, :occurred_at, :recorded_at,
-  :valid_from, :valid_to, :expires_at, :place, :session, :speaker, :role, :slot, :replaced_by, :hash, :subject,
-  :relation, :object, :metadata, :filters, :text
-);
-
 -- store_metadata --
 update item set metadata = :metadata, filters = :filters where scope = :scope and id = :id;
 

@@ -93,3 +93,15 @@ on conflict (name) do update set change = {greatest}(outbox_reader.change, exclu
 -- list_items_with_traits --
 select id from item where scope = :scope and traits <> 0 and traits & :traits <> 0 and {visible} and {where}
 order by id desc limit :limit;
+
+-- find_item --
+select n from item where {+}scope = :scope and id = :id;
+
+-- find_now --
+select {now};
+
+-- count_double_slots --
+-- Slots with more than one open value: the unique index forbids it, unless another program changed the rows.
+select count(*) from (
+  select scope, slot from item where slot is not null and valid_to is null and retracted_at is null
+  group by scope, slot having count(*) > 1) as twice;

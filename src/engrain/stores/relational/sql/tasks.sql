@@ -2,7 +2,7 @@
 -- What a write must know of its task. Others who write to it wait, and the times are read after the wait.
 -- In order: the store's time, the wall clock, and the clock that judges leases (null: the store's time does).
 select scope, n, epoch, worker, status, ended_at, lease_until, lease_clock,
-  {greatest}({tick}, cast(:newest as bigint)), {wall_clock}, {lease_clock}
+  {tick}, {wall_clock}, {lease_clock}
 from (
   select scope, n, epoch, worker, status, ended_at, lease_until, lease_clock from task
   where scope = :scope and task = :task {for_update}) as task;
@@ -22,7 +22,7 @@ order by started_at desc, task.n desc limit :limit;
 
 -- add_task --
 insert into task (scope, task, goal, version, status, epoch, started_at, deadline)
-values (:scope, :task, :goal, :version, 'running', 0, {greatest}({tick}, cast(:newest as bigint)), :deadline)
+values (:scope, :task, :goal, :version, 'running', 0, {tick}, :deadline)
 on conflict do nothing;
 
 -- claim_task --
@@ -41,7 +41,7 @@ where scope = :scope and n = :n;
 
 -- lock_overdue_tasks --
 -- Those that others write to at this moment are left for the next time.
-select scope, n, task, deadline_clock, {greatest}({tick}, cast(:newest as bigint)), {lease_clock} from (
+select scope, n, task, deadline_clock, {tick}, {lease_clock} from (
   select scope, n, task, deadline_clock from task
   where ended_at is null and deadline <= :at
     and exists (select 1 from scope where scope.scope = task.scope and scope.state = 0)
@@ -57,11 +57,6 @@ delete from task where scope = :scope and n {in:numbers} returning n;
 
 -- delete_events --
 delete from event where scope = :scope and task {in:tasks};
-
--- find_last_step_time --
--- When the task's newest step began or ended.
-select {greatest}(started_at, coalesce(ended_at, 0)) from step
-where scope = :scope and n = (select max(n) from step where scope = :scope and task = :task);
 
 -- load_step --
 select {step}, step.n from step

@@ -51,11 +51,12 @@ select id, n, hash from item where {+}scope = :scope and id {in:ids};
 -- add_item --
 insert into item (
   id, scope, changed, kind, importance, trust, pinned, traits, passages, occurred_at, recorded_at, valid_from, valid_to,
-  expires_at, place, session, speaker, role, slot, replaced_by, hash, subject, relation, object, metadata, text
+  expires_at, place, session, speaker, role, slot, replaced_by, hash, subject, relation, object, metadata,
+  text{index_columns}
 ) values (
   :id, :scope, {change}, :kind, :importance, :trust, :pinned, :traits, :passages, :occurred_at, :recorded_at,
   :valid_from, :valid_to, :expires_at, :place, :session, :speaker, :role, :slot, :replaced_by, :hash, :subject,
-  :relation, :object, :metadata, :text
+  :relation, :object, :metadata, :text{index_values}
 );
 
 -- add_source --

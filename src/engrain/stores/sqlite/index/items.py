@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -77,7 +76,7 @@ class ItemTable:
         """Read the changes up to the newest one."""
         if newest <= self.last_change:
             return
-        values = {"scope": self.scope, "since": self.last_change, "first": 0}
+        values = {"scope": self.scope, "since": self.last_change}
         if self.last_change:
             # Additions first: an item may have been added and deleted since.
             self._update(db, db.rows(SQL["load_changed_index_items"], values))
@@ -205,31 +204,12 @@ class ItemTable:
         trusted = (self._profiles.trust.values >= trust) & (self._profiles.traits.values & foreign == 0)
         return Mask(mask.rows & trusted[self._profile.values], False)
 
-    @property
-    def bounds(self) -> dict[str, int]:
-        """The values of a statement that reads the whole scope."""
-        numbers = self.numbers.values
-        first, last = (int(numbers[0]), int(numbers[-1])) if len(numbers) else (0, -1)
-        return {"scope": self.scope, "first": first, "last": last}
-
-    @property
-    def is_dense(self) -> bool:
-        """Most numbers between the first and the last belong to this scope: reading the range beats a join."""
-        numbers = self.numbers.values
-        return bool(len(numbers)) and int(numbers[-1] - numbers[0]) < 3 * len(numbers)
-
     def find_rows(self, numbers: Ints) -> Ints:
         """The row of each item number, -1 for an unknown one."""
         if not len(self.numbers):
             return np.full(len(numbers), -1, dtype=np.int64)
         rows = np.minimum(np.searchsorted(self.numbers.values, numbers), len(self.numbers) - 1)
         return np.where(self.numbers.values[rows] == numbers, rows, -1)
-
-    def select_own(self, numbers: Sequence[int], blobs: Sequence[bytes]) -> tuple[Ints, Sequence[bytes]]:
-        """The rows of this scope among the item numbers, and their blobs."""
-        rows = self.find_rows(np.array(numbers, dtype=np.int64))
-        ours = rows >= 0
-        return rows[ours], blobs if ours.all() else list(compress(blobs, ours.tolist()))
 
     def find_visible_rows(self, ids: Sequence[str], at: int) -> Ints:
         """The row of each id, -1 for one that is unknown or not visible then."""

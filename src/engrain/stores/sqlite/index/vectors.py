@@ -44,8 +44,9 @@ _BLOCK_ROWS = 8192
 _LEVELS = 127  # of an int8 code
 # So few windows are compared by their vectors at once: ruling some out takes longer.
 _FEW_WINDOWS = 128
-# A scope keeps so many of the vectors that it compared last: at most 13 MB with 384 dimensions.
+# A scope keeps so many of the vectors that it compared last: at most 14 MB with 384 dimensions.
 _MAX_CACHED_WINDOWS = 8192
+_ENTRY_BYTES = 150  # of a cached vector besides its values: a key, a place in a dict and the head of the bytes
 
 
 class VectorIndex(EntryTable):
@@ -72,7 +73,7 @@ class VectorIndex(EntryTable):
     @property
     def cached_bytes(self) -> int:
         """The bytes that are in memory even if the index is mapped."""
-        return (4 * self.dimension + 8) * len(self._vectors) + 4 * len(self._cached_at)
+        return (4 * self.dimension + _ENTRY_BYTES) * len(self._vectors)
 
     def move(self, allocate: Allocate) -> None:
         super().move(allocate)
@@ -81,20 +82,15 @@ class VectorIndex(EntryTable):
         self._allocate, self._scaled = allocate, None
 
     def drop_cached(self) -> None:
-        # The vectors that were compared last, in turn: the place of each window, or -1, and the window at each place.
-        self._vectors = Column(np.float32, self.dimension)
-        self._cached_at = Column(np.int32)
-        self._cached = Column(np.int64)
-        self._next_place = 0
+        self._vectors: dict[int, bytes] = {}  # of the windows that were compared last, the latest at the end
 
     # Reading changes
 
     def load(self, db: Reader, items: ItemTable) -> None:
         # Spare room, so that the first write afterwards does not copy the matrix.
         self._codes.reserve(len(items) + len(items) // 8)
-        statement = SQL["load_codes_in_range" if items.is_dense else "load_codes"]
-        for numbers, blobs in read_pages(db, statement, {**items.bounds, "base": self._base}):
-            self._append(*items.select_own(numbers, blobs))
+        for numbers, blobs in read_pages(db, SQL["load_codes"], {"scope": items.scope, "base": self._base}):
+            self._append(items.find_rows(np.array(numbers, dtype=np.int64)), blobs)
 
     def _append(self, rows: Ints, blobs: Sequence[bytes]) -> None:
         if not blobs:
@@ -126,9 +122,8 @@ class VectorIndex(EntryTable):
         self._scales.values[first:last] = windows["scale"]
         self._errors.values[first:last] = windows["error"]
         self._codes.values[first:last] = windows["codes"]
-        places = self._cached_at.values[first:last]
-        self._cached.values[places[places >= 0]] = -1
-        places[:] = -1
+        for window in range(first, last):
+            self._vectors.pop(window, None)
         if self._scaled is not None and first < len(self._scaled):
             some = windows[: len(self._scaled) - first]
             self._scaled.values[first:last] = some["codes"] * some["scale"][:, None]
@@ -234,30 +229,18 @@ class VectorIndex(EntryTable):
 
     def _score(self, db: Reader, items: ItemTable, query: Floats, windows: Ints) -> Floats:
         """The true cosines of these windows."""
-        self._cached_at.grow(len(self._owners), -1)
         if len(windows) > _MAX_CACHED_WINDOWS:
             return multiply_rows(self._read_vectors(db, items, windows), query)
-        absent = self._cached_at.values[windows] < 0
-        if absent.any():
-            missing = np.unique(windows[absent])
-            self._cache_vectors(missing, windows, self._read_vectors(db, items, missing))
-        return multiply_rows(self._vectors.values.take(self._cached_at.values[windows], axis=0), query)
-
-    def _cache_vectors(self, missing: Ints, needed: Ints, vectors: Array) -> None:
-        """Put vectors in the places of those that were compared longest ago, but not of those that are needed now."""
-        self._vectors.grow(min(len(self._owners), _MAX_CACHED_WINDOWS), 0)
-        self._cached.grow(len(self._vectors), -1)
-        size = len(self._vectors)
-        free = np.ones(size, dtype=np.bool_)
-        known = self._cached_at.values[needed]
-        free[known[known >= 0]] = False
-        in_turn = (np.flatnonzero(free) - self._next_place) % size
-        places = (np.sort(in_turn)[: len(missing)] + self._next_place) % size
-        before = self._cached.values[places]
-        self._cached_at.values[before[before >= 0]] = -1
-        self._vectors.values[places] = vectors
-        self._cached.values[places], self._cached_at.values[missing] = missing, places
-        self._next_place = int(places[-1] + 1) % size
+        if not len(windows):
+            return np.empty(0)
+        wanted = windows.tolist()
+        if missing := sorted({window for window in wanted if window not in self._vectors}):
+            vectors = self._read_vectors(db, items, np.array(missing, dtype=np.int64))
+            self._vectors.update(zip(missing, (vector.tobytes() for vector in vectors), strict=True))
+        found = np.frombuffer(b"".join(map(self._vectors.__getitem__, wanted)), dtype="<f4")
+        while len(self._vectors) > _MAX_CACHED_WINDOWS:
+            del self._vectors[next(iter(self._vectors))]
+        return multiply_rows(found.reshape(len(wanted), -1), query)
 
     def _read_vectors(self, db: Reader, items: ItemTable, windows: Ints) -> Array:
         owners = self._owners.values[windows]

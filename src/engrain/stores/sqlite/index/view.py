@@ -6,7 +6,6 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from functools import partial
 from math import nan
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -36,7 +35,6 @@ from engrain.stores.sqlite.syntax import build_where, load_sql
 
 # Opening a store must not load numpy: the modules that need it are imported by the first search.
 if TYPE_CHECKING:
-    from engrain.stores.relational.usage import UsageCounts
     from engrain.stores.sqlite.dialect import SqliteDialect
     from engrain.stores.sqlite.index.columns import Allocate, Ints
     from engrain.stores.sqlite.index.items import EntryTable, ItemTable, Mask
@@ -53,14 +51,12 @@ _CACHED_LISTS = 16
 # A guess at the bytes of an item's words and vectors, by which a scope is mapped before it is read.
 _ENTRY_BYTES = 600
 _ARM_BITS = BY_TRAITS.bit_length()
-# A quarter of the time of WordHit(…), which is a call into Python for each.
-_word_hit: Callable[[tuple[Any, ...]], WordHit] = partial(tuple.__new__, WordHit)
 
 
 class Read(Protocol):
-    """Runs a function in a read transaction; a `bare` one, which reads once, outside any."""
+    """Runs a function in a read transaction."""
 
-    def __call__(self, fn: Callable[[Reader], Answer], bare: bool = False, /) -> Answer: ...
+    def __call__(self, fn: Callable[[Reader], Answer], /) -> Answer: ...
 
 
 class IndexCache:
@@ -135,26 +131,7 @@ class IndexCache:
 
         return self._search(query.words.scope, search)
 
-    # Lists: an index in memory answers them without reading all of a scope
-
-    def serve_lists(self, dialect: SqliteDialect, usage: UsageCounts) -> None:
-        """Take the store's own lists, for those that no index in memory answers."""
-        self._dialect, self._stored = dialect, ItemReads()
-        self._stored.dialect, self._stored.usage = dialect, usage
-
-    def short_page(self, query: ListQuery) -> list[Item]:
-        plain = not query.history and query.after is None and query.where is not None
-        ids = self._list_newest(query) if plain and self._dialect.reads_newest else None
-        if ids is None:
-            return self._stored.page(query)
-        return self._stored.get_many(query.scope, ids) if ids else []
-
-    def having(self, scope: Scope, traits: int, where: Filter | None, limit: int, at: datetime | None) -> list[str]:
-        query = ListQuery(scope, where, at, limit=limit)
-        ids = self._list_newest(query, traits) if self._dialect.reads_newest else None
-        return self._stored.having(scope, traits, where, limit, at) if ids is None else ids
-
-    def _list_newest(self, query: ListQuery, traits: int = 0) -> list[str] | None:
+    def list_newest(self, query: ListQuery, traits: int = 0) -> list[str] | None:
         """The newest visible items, the newest first: with traits, of those that have any of them.
 
         None if the scope's index is not in memory: reading it for a list is not worth it."""
@@ -213,7 +190,7 @@ class IndexCache:
         return self._now(recorded) if at is None else to_micros(at)
 
     def _find_newest(self, scope: Scope) -> tuple[int, int, int]:
-        return self._read(lambda db: _find_newest(db, scope.id), True)
+        return self._read(lambda db: _find_newest(db, scope.id))
 
     def _search(self, scope: Scope, search: Callable[[ScopeIndex, Reader], Answer]) -> Answer:
         slot = loaded_indexes.use(self._slots, scope.id)
@@ -233,7 +210,7 @@ class IndexCache:
             return found
 
         # The lock before the snapshot: a snapshot taken earlier could be older than the index.
-        with slot.lock, decoding():
+        with slot.lock, decoding:
             answer = self._read(answer_from)
         if nbytes > self._max_bytes and not (slot.is_large and self._slots.folder):
             # The next search maps it, if it can be.
@@ -257,6 +234,25 @@ class IndexCache:
                 index.map_files(files)
         index.recorded = recorded
         return index
+
+
+class IndexedReads(ItemReads):
+    """Reads that take short lists from an index in memory, which need not read all of a scope."""
+
+    dialect: SqliteDialect
+    index: IndexCache
+
+    def short_page(self, query: ListQuery) -> list[Item]:
+        plain = not query.history and query.after is None and query.where is not None
+        ids = self.index.list_newest(query) if plain and self.dialect.reads_newest else None
+        if ids is None:
+            return self.page(query)
+        return self.get_many(query.scope, ids) if ids else []
+
+    def having(self, scope: Scope, traits: int, where: Filter | None, limit: int, at: datetime | None) -> list[str]:
+        query = ListQuery(scope, where, at, limit=limit)
+        ids = self.index.list_newest(query, traits) if self.dialect.reads_newest else None
+        return super().having(scope, traits, where, limit, at) if ids is None else ids
 
 
 class ScopeIndex:
@@ -443,6 +439,6 @@ def _refresh_entries(entries: EntryTable, db: Reader, items: ItemTable) -> None:
 def _make_matches(index: ScopeIndex, scores: Scores, best: BestPassages) -> WordMatches:
     ids = index.items.ids.read(best.rows)
     counts = map(tuple, best.counts.tolist())
-    hits = zip(ids, best.numbers.tolist(), best.lengths.tolist(), counts, strict=True)
+    hits = list(map(WordHit, ids, best.numbers.tolist(), best.lengths.tolist(), counts))
     statistics = scores.statistics
-    return WordMatches(list(map(_word_hit, hits)), statistics.passages, statistics.average, scores.frequency)
+    return WordMatches(hits, statistics.passages, statistics.average, scores.frequency)

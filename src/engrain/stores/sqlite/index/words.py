@@ -123,10 +123,9 @@ class WordIndex(EntryTable):
         self._hashes.grow(items, 0)
 
     def load(self, db: Reader, items: ItemTable) -> None:
-        statement = SQL["load_index_words_in_range" if items.is_dense else "load_index_words"]
-        for numbers, found in read_pages(db, statement, items.bounds):
-            rows, blobs = items.select_own(numbers, found)
-            if blobs and not len(self._postings):
+        for numbers, blobs in read_pages(db, SQL["load_index_words"], {"scope": items.scope}):
+            rows = items.find_rows(np.array(numbers, dtype=np.int64))
+            if not len(self._postings):
                 # Later items are likely to be as long as the first ones.
                 self._postings.reserve(sum(map(len, blobs)) // 8 * len(items) // len(blobs) * 9 // 8)
             self._append(items, rows, blobs)

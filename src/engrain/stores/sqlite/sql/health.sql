@@ -18,12 +18,6 @@ select
   (select count(*) from vector left join code on code.key = vector.key where code.key is null)
     + (select count(*) from code left join vector on vector.key = code.key where vector.key is null);
 
--- count_double_slots --
--- Slots with more than one open value: the unique index forbids it, unless another program changed the file.
-select count(*) from (
-  select scope, slot from item where slot is not null and valid_to is null and retracted_at is null
-  group by scope, slot having count(*) > 1);
-
 -- count_owners --
 -- Items of a scope that names nobody, and scopes with items that name a user.
 select

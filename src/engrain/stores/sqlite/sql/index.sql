@@ -39,9 +39,6 @@ select item, name from source where scope = :scope and item {in:items} and name 
 -- load_deleted_numbers --
 select n from deleted_item where scope = :scope and change > :since;
 
--- load_index_words_in_range --
-select item, pairs from words where item > :after and item <= :last order by item limit :page;
-
 -- load_index_words --
 select w.item, w.pairs from item i join words w on w.item = i.n
 where i.scope = :scope and i.n > :after order by i.n limit :page;
@@ -50,9 +47,6 @@ where i.scope = :scope and i.n > :after order by i.n limit :page;
 -- Null for an item whose words are gone.
 select i.n, w.pairs from item i left join words w on w.item = i.n
 where i.scope = :scope and i.changed > :since order by i.n;
-
--- load_codes_in_range --
-select key - :base, windows from code where key > :base + :after and key <= :base + :last order by key limit :page;
 
 -- load_codes --
 select i.n, c.windows from item i join code c on c.key = :base + i.n
@@ -79,13 +73,13 @@ select n, dimension from model;
 insert into model (key, dimension) values (:model, :dimension) returning n, dimension;
 
 -- add_index_words --
-insert into words (item, pairs, checksum) values (:item, :pairs, :checksum);
+insert into words (item, pairs) values (:item, :pairs);
 
 -- add_code --
-insert into code (key, windows, checksum) values (:key, :windows, :checksum);
+insert into code (key, windows) values (:key, :windows);
 
 -- add_index_vector --
-insert into vector (key, windows, checksum) values (:key, :windows, :checksum);
+insert into vector (key, windows) values (:key, :windows);
 
 -- delete_index_words --
 delete from words where item = :item;

@@ -1,2 +1,0 @@
--- find_item --
-select n from item where {+}scope = :scope and id = :id;

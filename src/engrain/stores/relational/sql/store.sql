@@ -1,2 +1,0 @@
--- find_now --
-select {now};
