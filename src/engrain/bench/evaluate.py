@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -245,35 +246,34 @@ class Tally:
         (self.hits if right else self.misses).append(name)
 
 
+def _count(label: str, *, should_be_high: bool) -> Any:
+    """Make the field of a measure. A table shows its label; of a low one the hits are what went wrong."""
+    return field(default_factory=Tally, metadata={"label": label, "high": should_be_high})
+
+
+_high, _low = partial(_count, should_be_high=True), partial(_count, should_be_high=False)
+
+
 @dataclass(slots=True)
 class Report:
-    """The measures of one script.
+    """The measures of one script."""
 
-    - kept: statements that became a fact; clipped and false_facts count facts, extra_facts those of no listed part.
-    - replaced: an older fact stopped being current when its successor was said.
-    - forgotten: facts and messages are gone after a request to forget.
-    - answers, current, always: questions whose answer is in the prompt, not after a stale value, and with the standing
-      wishes. found, fresh, empty: the same of recall's hits, and questions without a hit where nothing is known.
-    - true_lines, false_lines: the profile and the current facts.
-    - repeats, repeated_lines: hits and lines of the prompt that only repeat another one.
-    """
-
-    kept: Tally = field(default_factory=Tally)
-    clipped: Tally = field(default_factory=Tally)
-    false_facts: Tally = field(default_factory=Tally)
-    extra_facts: Tally = field(default_factory=Tally)
-    replaced: Tally = field(default_factory=Tally)
-    forgotten: Tally = field(default_factory=Tally)
-    answers: Tally = field(default_factory=Tally)
-    current: Tally = field(default_factory=Tally)
-    found: Tally = field(default_factory=Tally)
-    fresh: Tally = field(default_factory=Tally)
-    always: Tally = field(default_factory=Tally)
-    empty: Tally = field(default_factory=Tally)
-    true_lines: Tally = field(default_factory=Tally)
-    false_lines: Tally = field(default_factory=Tally)
-    repeats: Tally = field(default_factory=Tally)
-    repeated_lines: Tally = field(default_factory=Tally)
+    kept: Tally = _high("statements that became a fact")
+    clipped: Tally = _low("facts that hold only a part of their statement")
+    false_facts: Tally = _low("messages with nothing to keep that left a fact")
+    extra_facts: Tally = _low("facts from parts of a message that nobody listed")
+    replaced: Tally = _high("older facts that stopped being current")
+    forgotten: Tally = _high("facts that are gone after a request to forget")
+    answers: Tally = _high("questions with the answer in the prompt")
+    current: Tally = _high("questions with no stale value first, in the prompt")
+    found: Tally = _high("questions with the answer among the hits of recall")
+    fresh: Tally = _high("questions with no stale value first, among the hits")
+    always: Tally = _high("standing wishes in the prompt")
+    empty: Tally = _high("questions about something else without a hit")
+    true_lines: Tally = _high("lines that the profile or the facts should have")
+    false_lines: Tally = _low("lines that they should not have")
+    repeats: Tally = _low("hits that only repeat another hit")
+    repeated_lines: Tally = _low("lines of the prompt that only repeat another line")
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
