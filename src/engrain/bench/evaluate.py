@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
@@ -246,34 +245,47 @@ class Tally:
         (self.hits if right else self.misses).append(name)
 
 
-def _count(label: str, *, should_be_high: bool) -> Any:
-    """Make the field of a measure. A table shows its label; of a low one the hits are what went wrong."""
-    return field(default_factory=Tally, metadata={"label": label, "high": should_be_high})
-
-
-_high, _low = partial(_count, should_be_high=True), partial(_count, should_be_high=False)
+# What each measure counts, and whether it should be high or low.
+MEASURES: Mapping[str, tuple[str, Literal["high", "low"]]] = {
+    "kept": ("statements that became a fact", "high"),
+    "clipped": ("facts that hold only a part of their statement", "low"),
+    "false_facts": ("messages with nothing to keep that left a fact", "low"),
+    "extra_facts": ("facts from parts of a message that nobody listed", "low"),
+    "replaced": ("older facts that stopped being current", "high"),
+    "forgotten": ("facts that are gone after a request to forget", "high"),
+    "answers": ("questions with the answer in the prompt", "high"),
+    "current": ("questions with no stale value first, in the prompt", "high"),
+    "found": ("questions with the answer among the hits of recall", "high"),
+    "fresh": ("questions with no stale value first, among the hits", "high"),
+    "always": ("standing wishes in the prompt", "high"),
+    "empty": ("questions about something else without a hit", "high"),
+    "true_lines": ("lines that the profile or the facts should have", "high"),
+    "false_lines": ("lines that they should not have", "low"),
+    "repeats": ("hits that only repeat another hit", "low"),
+    "repeated_lines": ("lines of the prompt that only repeat another line", "low"),
+}
 
 
 @dataclass(slots=True)
 class Report:
-    """The measures of one script."""
+    """The MEASURES of one script."""
 
-    kept: Tally = _high("statements that became a fact")
-    clipped: Tally = _low("facts that hold only a part of their statement")
-    false_facts: Tally = _low("messages with nothing to keep that left a fact")
-    extra_facts: Tally = _low("facts from parts of a message that nobody listed")
-    replaced: Tally = _high("older facts that stopped being current")
-    forgotten: Tally = _high("facts that are gone after a request to forget")
-    answers: Tally = _high("questions with the answer in the prompt")
-    current: Tally = _high("questions with no stale value first, in the prompt")
-    found: Tally = _high("questions with the answer among the hits of recall")
-    fresh: Tally = _high("questions with no stale value first, among the hits")
-    always: Tally = _high("standing wishes in the prompt")
-    empty: Tally = _high("questions about something else without a hit")
-    true_lines: Tally = _high("lines that the profile or the facts should have")
-    false_lines: Tally = _low("lines that they should not have")
-    repeats: Tally = _low("hits that only repeat another hit")
-    repeated_lines: Tally = _low("lines of the prompt that only repeat another line")
+    kept: Tally = field(default_factory=Tally)
+    clipped: Tally = field(default_factory=Tally)
+    false_facts: Tally = field(default_factory=Tally)
+    extra_facts: Tally = field(default_factory=Tally)
+    replaced: Tally = field(default_factory=Tally)
+    forgotten: Tally = field(default_factory=Tally)
+    answers: Tally = field(default_factory=Tally)
+    current: Tally = field(default_factory=Tally)
+    found: Tally = field(default_factory=Tally)
+    fresh: Tally = field(default_factory=Tally)
+    always: Tally = field(default_factory=Tally)
+    empty: Tally = field(default_factory=Tally)
+    true_lines: Tally = field(default_factory=Tally)
+    false_lines: Tally = field(default_factory=Tally)
+    repeats: Tally = field(default_factory=Tally)
+    repeated_lines: Tally = field(default_factory=Tally)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -283,8 +295,8 @@ def add_reports(reports: Iterable[Report]) -> Report:
     """Return one report with the counts of all."""
     total = Report()
     for report in reports:
-        for column in fields(Report):
-            tally, more = getattr(total, column.name), getattr(report, column.name)
+        for name in MEASURES:
+            tally, more = getattr(total, name), getattr(report, name)
             tally.right += more.right
             tally.of += more.of
             tally.hits += more.hits

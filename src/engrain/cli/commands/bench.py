@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -157,19 +156,22 @@ def evaluate(files: tuple[Path, ...], misses: bool, as_json: bool) -> None:
 
 
 def _format_report(path: str, report: Report) -> Table:
+    from engrain.bench.evaluate import MEASURES
+
     table = new_table(path, "", " ", " ")
     table.add_column("should be", style="dim")
-    for measure in fields(report):
-        tally = getattr(report, measure.name)
+    for name, (label, wanted) in MEASURES.items():
+        tally = getattr(report, name)
         if tally.of:
             share = f"{tally.right / tally.of:.2f}"
-            wanted = "all" if measure.metadata["high"] else "0"
-            table.add_row(measure.metadata["label"], f"{tally.right} of {tally.of}", share, wanted)
+            table.add_row(label, f"{tally.right} of {tally.of}", share, "all" if wanted == "high" else "0")
     return table
 
 
 def _print_misses(report: Report) -> None:
-    for measure in fields(report):
-        tally, high = getattr(report, measure.name), measure.metadata["high"]
-        for line in tally.misses if high else tally.hits:
-            click.echo(f"{'not ' if high else ''}{measure.name}: {line}")
+    from engrain.bench.evaluate import MEASURES
+
+    for name, (_, wanted) in MEASURES.items():
+        tally = getattr(report, name)
+        for line in tally.misses if wanted == "high" else tally.hits:
+            click.echo(f"{'not ' if wanted == 'high' else ''}{name}: {line}")
