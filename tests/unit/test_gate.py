@@ -472,6 +472,9 @@ def test_what_comes_before_the_story_is_still_meant() -> None:
         "The verification code is 482913, remember that.",
         "Password: hunter2. Remember that.",
         "Merk dir: mein Passwort ist Sonne7",
+        "Remember: my shop login is kez_1999 with the password lemonade7",
+        "Merk dir: die PIN von der Karte ist 4471",
+        "Note the garage door code 4410, please remember it",
     ],
 )
 def test_secrets_are_never_kept(text: str) -> None:

@@ -145,3 +145,14 @@ def test_a_message_is_cut_at_colons_and_behind_quotations() -> None:
     text = 'Shorter: I live here. ok. He said "ᚠᚠᚠᚠ" and left'
     parts = [text[one.start : one.end] for one in split_parts(text)]
     assert parts == ["Shorter", "I live here", "ok", 'He said "ᚠᚠᚠᚠ"', "and left"]
+
+
+@for_each(
+    "text", ["Pineapple on pizza? I live in Minsk.", "Slide 3. I live in Minsk.", "Trivia card 3. I live in Minsk."]
+)
+def test_where_the_model_is_sure_the_rules_do_not_doubt(text: str) -> None:
+    parts = split_parts(text)
+    chances = OwnChances(parts, [1.0] * len(parts), len(text))
+    found = find_statements(text, (), None, lambda _text, _shown: chances)
+    assert [one.slot for one in found if isinstance(one, Statement)] == ["user.city"]
+    assert "user.city" not in [one.slot for one in find_statements(text)]

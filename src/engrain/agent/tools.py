@@ -16,7 +16,7 @@ from engrain.core.errors import EffectNotPerformed, InvalidInput
 from engrain.core.model.items import Citation, Item, Note, Source
 from engrain.core.model.messages import ChatReply, ToolCall, ToolSpec, check_timeout, encode_arguments
 from engrain.core.validation import check_text
-from engrain.maintenance.metering import call_within
+from engrain.ports.timed_call import call_within
 from engrain.tasks.flow import Flow, Sleep, UserCall
 from engrain.tasks.steps import Retry, parse_retry
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
@@ -245,18 +245,30 @@ class Tally:
         (self.hits if right else self.misses).append(name)
 
 
+# What each measure counts, and whether it should be high or low.
+MEASURES: Mapping[str, tuple[str, Literal["high", "low"]]] = {
+    "kept": ("statements that became a fact", "high"),
+    "clipped": ("facts that hold only a part of their statement", "low"),
+    "false_facts": ("messages with nothing to keep that left a fact", "low"),
+    "extra_facts": ("facts from parts of a message that nobody listed", "low"),
+    "replaced": ("older facts that stopped being current", "high"),
+    "forgotten": ("facts that are gone after a request to forget", "high"),
+    "answers": ("questions with the answer in the prompt", "high"),
+    "current": ("questions with no stale value first, in the prompt", "high"),
+    "found": ("questions with the answer among the hits of recall", "high"),
+    "fresh": ("questions with no stale value first, among the hits", "high"),
+    "always": ("standing wishes in the prompt", "high"),
+    "empty": ("questions about something else without a hit", "high"),
+    "true_lines": ("lines that the profile or the facts should have", "high"),
+    "false_lines": ("lines that they should not have", "low"),
+    "repeats": ("hits that only repeat another hit", "low"),
+    "repeated_lines": ("lines of the prompt that only repeat another line", "low"),
+}
+
+
 @dataclass(slots=True)
 class Report:
-    """The measures of one script.
-
-    - kept: statements that became a fact; clipped and false_facts count facts, extra_facts those of no listed part.
-    - replaced: an older fact stopped being current when its successor was said.
-    - forgotten: facts and messages are gone after a request to forget.
-    - answers, current, always: questions whose answer is in the prompt, not after a stale value, and with the standing
-      wishes. found, fresh, empty: the same of recall's hits, and questions without a hit where nothing is known.
-    - true_lines, false_lines: the profile and the current facts.
-    - repeats, repeated_lines: hits and lines of the prompt that only repeat another one.
-    """
+    """The MEASURES of one script."""
 
     kept: Tally = field(default_factory=Tally)
     clipped: Tally = field(default_factory=Tally)
@@ -283,8 +295,8 @@ def add_reports(reports: Iterable[Report]) -> Report:
     """Return one report with the counts of all."""
     total = Report()
     for report in reports:
-        for column in fields(Report):
-            tally, more = getattr(total, column.name), getattr(report, column.name)
+        for name in MEASURES:
+            tally, more = getattr(total, name), getattr(report, name)
             tally.right += more.right
             tally.of += more.of
             tally.hits += more.hits

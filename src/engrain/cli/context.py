@@ -91,6 +91,11 @@ class CommandContext:
         else:
             print_lines(lines())
 
+    def print_all(self, values: Sequence[Any], lines: Callable[[Any], Iterable[str]], if_empty: str = "") -> None:
+        """Print one JSON document with all values, or the lines for people of each."""
+        shown = (line for value in values for line in lines(value))
+        self.print_result(values, lambda: shown if values or not if_empty else [if_empty])
+
     def print_each(self, values: Iterable[Any], lines: Callable[[Any], Iterable[str]]) -> int:
         """Print JSON Lines, or the lines for people, of each value; return the number of values."""
         count = 0

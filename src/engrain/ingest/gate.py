@@ -23,7 +23,7 @@ from engrain.ingest.clause_rules import (
     skip_lead,
 )
 from engrain.ingest.sentence_model import Verdict, has_topic, is_fragment, join_fragments, split_by_subject
-from engrain.ingest.whose_words import MIN_OWN, MIN_SURE, OwnChances
+from engrain.ingest.whose_words import OwnChances
 
 # Only the two ends of a long message are read: the middle is mostly pasted text.
 HEAD_CHARACTERS, TAIL_CHARACTERS = 4_000, 2_000
@@ -263,19 +263,12 @@ class _MessageReader:
 
     def _keep_own_words(self, *, doubtful: bool) -> list[Found]:
         """Drop the statements that others made. A request to forget among the words of others is doubtful."""
-        end = self._find_serious_end()
-        weigh = self._weigh_by_rules()
+        end, all_own = self._find_serious_end(), self._is_all_own()
+        weigh = self._weigh_by_rules() if self.chances is None else self.chances.weigh
         own: list[Found] = []
-        all_own = self._is_all_own()
         for one in self.found:
             span = one.start, one.end
-            weight = weigh(*span)
-            spares = not all_own or weight > 0
-            if self.chances is None:
-                weight += is_labelled(self.shown, one.start) * (own_words.MAX_DOUBT + 1)
-            else:
-                least = MIN_SURE if weight else MIN_OWN
-                weight = int(self.signed or self.chances.find_chance(*span) < least)
+            weight = max(weigh(*span), int(self.signed))
             if one.end > end or introduces_text(self.shown, *span) or not _OWN_LETTER.search(self.shown, *span):
                 weight = own_words.MAX_DOUBT + 1
             if isinstance(one, ForgetRequest):
@@ -283,24 +276,23 @@ class _MessageReader:
                 own.append(replace(one, doubtful=doubtful or self.mixed or introduced or weight > 0))
             elif weight <= own_words.MAX_DOUBT:
                 apart = replace(one, slot=None, replaces=None, doubtful=weight > 0, spares_slots=True)
-                own.append(apart if spares else one)
+                own.append(apart if weight > 0 or not all_own or self.titled else one)
         return own
 
     def _is_all_own(self) -> bool:
         """Tell if all of the message is so surely its speaker's that it may set and end the values of slots."""
-        sure = self.chances is None or self.chances.is_sure(len(self.text.rstrip()))
-        return sure and not self.titled and not self.signed
+        return self.chances is None or (not self.signed and self.chances.is_sure(len(self.text.rstrip())))
 
     def _weigh_by_rules(self) -> Callable[[int, int], int]:
-        """Return the doubt about a span, by the rules alone."""
+        """Return the doubt about a span, where no model tells whose words it has."""
         others = [span for span in self.announced if not self._is_own_label(span[0])]
-        # A sentence that only the model keeps may be the title of the text that the others are of.
+        # A sentence that only the judge keeps may be the title of the text that the others are of.
         stated = [self._find_stated_span(one) for one in self.stated or self.found]
         doubt = own_words.Doubt(self.text, self.sentences, stated, self.shown, others if self.mixed else None)
         self.titled, self.mixed = doubt.titled, self.mixed or doubt.weight > 0 or doubt.titled
 
         def weigh(start: int, end: int) -> int:
-            if any(start < stop and first < end for first, stop in others):
+            if is_labelled(self.shown, start) or any(start < stop and first < end for first, stop in others):
                 return own_words.MAX_DOUBT + 1
             return doubt.weigh(start, end)
 

@@ -81,10 +81,10 @@ class OwnChances:
         least = MIN_SURE if len(self.parts) == 1 else MIN_ALL_SURE
         return self.end >= length and min(self.chances, default=1.0) >= least
 
-    def find_chance(self, start: int, end: int) -> float:
-        """Return the chance of the least probable part of a span."""
+    def weigh(self, start: int, end: int) -> int:
+        """Return the doubt about a span: 1 if a part of it is less probably the speaker's than not."""
         inside = (one.start < end and start < one.end for one in self.parts)
-        return min((chance for chance, found in zip(self.chances, inside, strict=True) if found), default=1.0)
+        return int(any(chance < MIN_OWN for chance, found in zip(self.chances, inside, strict=True) if found))
 
 
 def judge_speakers(read: TextStates, shown: str, weights: Weights | None = None) -> OwnChances:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import contextvars
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Future, wait
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from engrain.core.errors import EngrainError, ModelFailed
 from engrain.core.model.messages import ChatReply, ChatRequest
+from engrain.ports.timed_call import call_within
 
 if TYPE_CHECKING:
     from engrain.ports import Model
 
-
-T = TypeVar("T")
 
 GRACE_SECONDS = 1.0  # after its time-out, in which a model may report the failure itself
 
@@ -100,19 +96,3 @@ class MeteredModel:
                     raise
                 self._hanging.add(mark)
             raise ModelFailed(f"The model {self.name} did not answer within {request.timeout:g} s.") from exc
-
-
-def call_within(seconds: float, call: Callable[[], T]) -> T:
-    """Call on another thread, and wait this long. A thread cannot be stopped: a late call goes on alone."""
-    answer: Future[T] = Future()
-
-    def work() -> None:
-        try:
-            answer.set_result(call())
-        except BaseException as exc:  # noqa: BLE001  # raised on the waiting thread
-            answer.set_exception(exc)
-
-    threading.Thread(target=contextvars.copy_context().run, args=(work,), name="engrain-call", daemon=True).start()
-    if not wait([answer], seconds).done:
-        raise TimeoutError(f"no answer within {seconds:g} s.")
-    return answer.result()

@@ -58,17 +58,17 @@ class MemoryServer(MCPServer[Any]):
         views = MemoryViews(self._source)
         self.add_resource(
             FunctionResource.from_function(
-                _explain_resource_errors(views.read_profile), "engrain://profile", "profile",
+                _explain_errors(views.read_profile, _to_resource_error), "engrain://profile", "profile",
                 description="What is known of the user: slots, pinned and important facts, standing wishes.",
                 mime_type="text/markdown",
             )
         )  # fmt: skip
         self.resource("engrain://item/{id}", name="item", description="One item in full.", mime_type=JSON)(
-            _explain_resource_errors(views.read_item)
+            _explain_errors(views.read_item, _to_resource_error)
         )
         self.resource(
             "engrain://session/{id}", name="session", description="The newest messages of a session.", mime_type=JSON
-        )(_explain_resource_errors(views.read_session))
+        )(_explain_errors(views.read_session, _to_resource_error))
 
     def _add_prompts(self) -> None:
         views = MemoryViews(self._source)
@@ -76,7 +76,7 @@ class MemoryServer(MCPServer[Any]):
             (views.prompt, "A request with what the memory knows about it."),
             (views.summary, "The summary and the newest messages of a session, to continue from."),
         ):
-            checked = _explain_prompt_errors(function)
+            checked = _explain_errors(function, _to_prompt_error)
             self.add_prompt(Prompt.from_function(checked, function.__name__, description=purpose))
 
 
@@ -120,27 +120,25 @@ class MemoryViews:
         )
 
 
-def _explain_resource_errors(function: Callable[Values, str]) -> Callable[Values, str]:
+def _explain_errors(
+    function: Callable[Values, str], translate: Callable[[EngrainError], Exception]
+) -> Callable[Values, str]:
     """Tell the client what is wrong: the SDK hides the text of other errors."""
 
     @wraps(function)
     def call(*args: Values.args, **named: Values.kwargs) -> str:
         try:
             return function(*args, **named)
-        except (NotFound, InvalidInput) as exc:
-            raise ResourceNotFoundError(str(exc)) from exc
         except EngrainError as exc:
-            raise ResourceError(describe_error(exc)) from exc
+            raise translate(exc) from exc
 
     return call
 
 
-def _explain_prompt_errors(function: Callable[Values, str]) -> Callable[Values, str]:
-    @wraps(function)
-    def call(*args: Values.args, **named: Values.kwargs) -> str:
-        try:
-            return function(*args, **named)
-        except EngrainError as exc:
-            raise MCPError(code=INVALID_PARAMS, message=describe_error(exc)) from exc
+def _to_resource_error(error: EngrainError) -> Exception:
+    missing = isinstance(error, (NotFound, InvalidInput))
+    return ResourceNotFoundError(str(error)) if missing else ResourceError(describe_error(error))
 
-    return call
+
+def _to_prompt_error(error: EngrainError) -> Exception:
+    return MCPError(code=INVALID_PARAMS, message=describe_error(error))

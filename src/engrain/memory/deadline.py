@@ -12,8 +12,8 @@ from engrain.core.model.queries import EmbeddingModel, EmbedKind
 from engrain.core.model.recall import Degraded, Recall, RecallRequest
 from engrain.ports import Services
 from engrain.ports.search import Embedder, pin_embedder
+from engrain.ports.timed_call import call_within
 from engrain.retrieval.search import search
-from engrain.retrieval.timed_call import call_within
 
 if TYPE_CHECKING:
     from engrain.core.model.queries import Matrix

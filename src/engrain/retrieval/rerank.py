@@ -13,8 +13,8 @@ from engrain.core.model.recall import Degraded
 from engrain.core.text.passages import split_passages
 from engrain.ports.reranker import check_scores
 from engrain.ports.search import PartEmbedder, find_part_embedder
+from engrain.ports.timed_call import call_within
 from engrain.retrieval.ranking import Ranking
-from engrain.retrieval.timed_call import call_within
 
 if TYPE_CHECKING:
     from engrain.core.identity import Scope

@@ -148,7 +148,7 @@ def listen_tcp(host: str, port: int) -> Listener:
     except OSError as exc:
         bound.close()
         if exc.errno == errno.EADDRINUSE:
-            raise Conflict(f"port {port} of {host} is in use: choose another with --port.") from exc
+            raise Conflict(f"{host}:{port} cannot be used: another program has it. Choose another --port.") from exc
         raise ConfigError(f"{host}:{port} cannot be used: {exc.strerror}.") from exc
     name = f"[{host}]" if family == socket.AF_INET6 else host
     return Listener(bound, f"http://{name}:{bound.getsockname()[1]}", is_loopback(str(address[0])))

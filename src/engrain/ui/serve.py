@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import webbrowser
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 
 import uvicorn
 
-from engrain import ConfigError, Scope, Store
+from engrain import Conflict, Scope, Store
+from engrain.server.access import LOCAL_HOSTS
+from engrain.server.serve import DEFAULT_PORT, Listener, listen_tcp
 from engrain.ui.access import Access
 from engrain.ui.app import build_app
 from engrain.ui.visit import Ui
 
 LOOPBACK = "127.0.0.1"
-DEFAULT_PORT = 8377
-_LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 
 @dataclass(frozen=True)
@@ -39,8 +38,9 @@ def serve(
     read_only: bool = False,
 ) -> None:
     """Serve until Ctrl-C. `on_ready` gets the address to open."""
-    with listen(where) as listener:
-        port = listener.getsockname()[1]
+    with closing(listen(where)) as listener:
+        listener.socket.listen()  # before the server runs: the browser may be quicker
+        port = listener.socket.getsockname()[1]
         ui = Ui(store, home, make_access(where.host, port), name, read_only)
         on_ready(f"http://{where.host}:{port}/?token={ui.access.token}")
         # No access log: the first address has the token.
@@ -49,30 +49,22 @@ def serve(
             timeout_graceful_shutdown=2,
         )  # fmt: skip
         with suppress(KeyboardInterrupt):
-            uvicorn.Server(config).run(sockets=[listener])
+            uvicorn.Server(config).run(sockets=[listener.socket])
 
 
 def make_access(host: str, port: int) -> Access:
-    hosts = frozenset(f"{name}:{port}" for name in (*_LOCAL_NAMES, host))
+    hosts = frozenset(f"{name}:{port}" for name in (*LOCAL_HOSTS, host))
     return Access(hosts, cookie=f"engrain_ui_{port}")
 
 
-def listen(where: Address) -> socket.socket:
-    wanted = [where.port] if where.port is not None else [DEFAULT_PORT, 0]
-    for port in wanted:
-        listener = socket.socket()
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((where.host, port))
-            listener.listen()  # before the server runs: the browser may be quicker
-            return listener
-        except OSError as exc:
-            listener.close()
-            if port == wanted[-1]:
-                raise ConfigError(
-                    f"{where.host}:{port} cannot be used: {exc.strerror}. Choose another --port."
-                ) from exc
-    raise AssertionError(wanted)
+def listen(where: Address) -> Listener:
+    """Bind the named port; without one the usual port, or any free one."""
+    if where.port is not None:
+        return listen_tcp(where.host, where.port)
+    try:
+        return listen_tcp(where.host, DEFAULT_PORT)
+    except Conflict:
+        return listen_tcp(where.host, 0)
 
 
 def choose_home(scope: Scope, store: Store) -> Scope:

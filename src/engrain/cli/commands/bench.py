@@ -111,27 +111,6 @@ def new_table(title: str, first: str, *columns: str) -> Table:
     return table
 
 
-# measure: what the table says of it, and whether the count should be high or low
-_MEASURES = {
-    "kept": ("statements that became a fact", "high"),
-    "clipped": ("facts that hold only a part of their statement", "low"),
-    "false_facts": ("messages with nothing to keep that left a fact", "low"),
-    "extra_facts": ("facts from parts of a message that nobody listed", "low"),
-    "replaced": ("older facts that stopped being current", "high"),
-    "forgotten": ("facts that are gone after a request to forget", "high"),
-    "answers": ("questions with the answer in the prompt", "high"),
-    "current": ("questions with no stale value first, in the prompt", "high"),
-    "found": ("questions with the answer among the hits of recall", "high"),
-    "fresh": ("questions with no stale value first, among the hits", "high"),
-    "always": ("standing wishes in the prompt", "high"),
-    "empty": ("questions about something else without a hit", "high"),
-    "true_lines": ("lines that the profile or the facts should have", "high"),
-    "false_lines": ("lines that they should not have", "low"),
-    "repeats": ("hits that only repeat another hit", "low"),
-    "repeated_lines": ("lines of the prompt that only repeat another line", "low"),
-}
-
-
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--misses", is_flag=True, help="List what went wrong.")
@@ -177,26 +156,22 @@ def evaluate(files: tuple[Path, ...], misses: bool, as_json: bool) -> None:
 
 
 def _format_report(path: str, report: Report) -> Table:
-    table = Table(title=path, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False)
-    table.add_column("")
-    table.add_column("", justify="right")
-    table.add_column("", justify="right")
+    from engrain.bench.evaluate import MEASURES
+
+    table = new_table(path, "", " ", " ")
     table.add_column("should be", style="dim")
-    for name, (label, wanted) in _MEASURES.items():
+    for name, (label, wanted) in MEASURES.items():
         tally = getattr(report, name)
         if tally.of:
-            table.add_row(
-                label,
-                f"{tally.right} of {tally.of}",
-                f"{tally.right / tally.of:.2f}",
-                "all" if wanted == "high" else "0",
-            )
+            share = f"{tally.right / tally.of:.2f}"
+            table.add_row(label, f"{tally.right} of {tally.of}", share, "all" if wanted == "high" else "0")
     return table
 
 
 def _print_misses(report: Report) -> None:
-    for name, (_, wanted) in _MEASURES.items():
+    from engrain.bench.evaluate import MEASURES
+
+    for name, (_, wanted) in MEASURES.items():
         tally = getattr(report, name)
-        wrong = tally.misses if wanted == "high" else tally.hits
-        for line in wrong:
+        for line in tally.misses if wanted == "high" else tally.hits:
             click.echo(f"{'not ' if wanted == 'high' else ''}{name}: {line}")

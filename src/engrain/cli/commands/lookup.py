@@ -165,7 +165,7 @@ def slots(cli: CommandContext, prefix: str, as_of: str | None) -> None:
     """List the slots that have a value and whose name starts with PREFIX."""
     with cli.read_memory() as memory:
         items = memory.slots.list(prefix, as_of=as_of)
-    cli.print_result(items, lambda: _format_items(items, "No slot has a value."))
+    cli.print_all(items, format_item, dim("No slot has a value."))
 
 
 @memory_command(
@@ -179,14 +179,7 @@ def about(cli: CommandContext, entity: str, as_of: str | None) -> None:
     """List the relations of an entity, as subject or as object."""
     with cli.read_memory() as memory:
         items = memory.relations.about(entity, as_of=as_of)
-    cli.print_result(items, lambda: _format_items(items, f"No relation of {entity!r} is known."))
-
-
-def _format_items(items: list[Item], if_empty: str) -> Iterator[str]:
-    for item in items:
-        yield from format_item(item)
-    if not items:
-        yield dim(escape(if_empty))
+    cli.print_all(items, format_item, dim(escape(f"No relation of {entity!r} is known.")))
 
 
 def _list_pages(memory: Memory, limit: int, **query: Any) -> Iterator[Item]:
@@ -260,15 +253,12 @@ def sessions(cli: CommandContext, session: str | None, limit: int) -> None:
     """List sessions, or show the messages of one."""
     with cli.read_memory() as memory:
         if session is None:
-            found = memory.sessions.list(limit)
-            cli.print_result(
-                found, lambda: [line for info in found for line in _format_session(info)] or ["No session yet."]
-            )
+            cli.print_all(memory.sessions.list(limit), _format_session, "No session yet.")
             return
         if not any(info.session == session for info in memory.sessions.list(10_000)):
             raise NotFound(f"there is no session {session!r}. `engrain sessions` lists them.")
         messages = memory.sessions.messages(session, limit)
-    cli.print_result(messages, lambda: [line for message in messages for line in _format_message(message)])
+    cli.print_all(messages, _format_message)
 
 
 @memory_command(
@@ -287,7 +277,7 @@ def episodes(cli: CommandContext, session: str | None, important: bool, limit: i
         raise click.UsageError("--important covers all sessions: omit --session.")
     with cli.read_memory() as memory:
         found = memory.episodic.important(limit) if important else memory.episodic.recent(limit, session)
-    cli.print_result(found, lambda: [line for event in found for line in _format_event(event)] or ["No recent event."])
+    cli.print_all(found, _format_event, "No recent event.")
 
 
 @memory_command(
@@ -310,9 +300,7 @@ def procedures(cli: CommandContext, name: str | None, goal: str | None) -> None:
             found = memory.procedural.versions(name)
         else:
             found = [known for each in memory.procedural.names() if (known := memory.procedural.get(each))]
-    cli.print_result(
-        found, lambda: [line for procedure in found for line in _format_procedure(procedure)] or ["No procedure yet."]
-    )
+    cli.print_all(found, _format_procedure, "No procedure yet.")
 
 
 def _format_session(info: SessionInfo) -> Iterator[str]:

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any, Literal, NamedTuple, get_args
 
 from engrain.core.errors import BackendMissing, InvalidInput
-from engrain.core.secrets.credentials import Span, find_credentials, find_service_keys, find_stems, is_secret_name
+from engrain.core.secrets.credentials import Span, find_credentials, find_stems, is_secret_name
 
 _SPACES = " \xa0\u2009\u202f"
 _START = rf"(?<![\w+.,/-])(?<!\d[{_SPACES}-])"
@@ -87,9 +87,6 @@ def _is_phone(written: str, international: bool) -> bool:
     return False
 
 
-_SECRET_FORM = re.compile(
-    r"-----BEGIN [A-Z ]*(?:KEY|CERTIFICATE)|\b[a-f0-9]{32,}\b|\b[a-z]{2,20}://[^\s:/@]{1,64}:[^\s@/]{1,64}@"
-)
 _SECRET_NAMES = (
     r"pass ?words?|pass ?phrases?|pass ?codes?|pin(?: (?:code|number))?|cvv|cvc|api[- ]?keys?|secret(?: key)?"
     r"|private key"
@@ -97,7 +94,7 @@ _SECRET_NAMES = (
     r"|social security(?: number)?|ssn|(?:credit |debit )?card number|(?:aws|ssh|encryption|licen[cs]e) key"
     r"|(?:2fa|mfa|otp|two-factor|one-time|verification|security|login|access|authentication|confirmation|alarm|door"
     r"|gate|entry|unlock|safe|garage|locker)[- ](?:code|combination)"
-    r"|passwort|kennwort|mot de passe|contraseña|clave|código pin"
+    r"|passwort|kennwort|mot de passe|numéro de sécu(?:rité sociale)?|contraseña|clave|código pin"
 )
 # "My password is …" states a secret; "never commit passwords" does not.
 _STATED_SECRET = re.compile(
@@ -107,17 +104,11 @@ _STATED_SECRET = re.compile(
     r"|\b(?:the|my|your) code(?: is|:|'s) \d{4,8}\b",
     re.IGNORECASE,
 )
-_LONG_NUMBER = re.compile(r"(?<![\d.])\d(?:[ -]?\d){12,18}(?![\d.])")
 
 
 def contains_secret(text: str) -> bool:
     """Tell if a text states a key, password, code or card number."""
-    return (
-        next(find_service_keys(text), None) is not None
-        or _SECRET_FORM.search(text) is not None
-        or _STATED_SECRET.search(text) is not None
-        or any(passes_luhn(match[0]) for match in _LONG_NUMBER.finditer(text))
-    )
+    return _STATED_SECRET.search(text) is not None or bool(find_private(text, ("keys", "cards")))
 
 
 def passes_luhn(number: str) -> bool:

@@ -9,7 +9,7 @@ _ALWAYS = (
     (0x00, 0x08), (0x0B, 0x0C), (0x0E, 0x1F), (0x7F, 0x9F), (0xAD, 0xAD), (0x34F, 0x34F), (0x61C, 0x61C),
     (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x200B, 0x200B), (0x200E, 0x200F), (0x2028, 0x202E),
     (0x2060, 0x206F), (0x2800, 0x2800), (0x3164, 0x3164), (0xFEFF, 0xFEFF), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFFB),
-    (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF),
+    (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF),
 )  # fmt: skip
 _ESCAPED = re.compile("[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in _ALWAYS) + "]")
 # These join the parts of an emoji or the letters of some scripts. Anywhere else they only hide something.
@@ -21,11 +21,16 @@ _JOINERS = re.compile(
 )
 
 
+def find_invisible(text: str) -> list[int]:
+    """Return the places of the invisible characters. White space and the joiners within emoji are none of them."""
+    # Twice: one joiner may stand behind another that has nothing to join.
+    seen = _JOINERS.sub("\0", _JOINERS.sub("\0", text))
+    return [match.start() for match in _ESCAPED.finditer(seen)]
+
+
 def escape_invisible(text: str) -> str:
-    """Write every invisible character as \\uXXXX. White space and the joiners within emoji stay."""
-    if text.isascii() and text.isprintable():
-        return text
-    return _escape_all(text, _escape)
+    """Write every invisible character as \\uXXXX."""
+    return text if text.isascii() and text.isprintable() else _escape_all(text, _escape)
 
 
 def escape_invisible_json(text: str) -> str:
@@ -33,16 +38,19 @@ def escape_invisible_json(text: str) -> str:
     return text if text.isascii() and "\x7f" not in text else _escape_all(text, _escape_json)
 
 
-def _escape_all(text: str, escape: Callable[[re.Match[str]], str]) -> str:
-    """Escape the joiners first: the last digit of an escape is nothing to join with. Twice, for one behind another."""
-    return _ESCAPED.sub(escape, _JOINERS.sub(escape, _JOINERS.sub(escape, text)))
+def _escape_all(text: str, escape: Callable[[str], str]) -> str:
+    parts, at = [], 0
+    for place in find_invisible(text):
+        parts += [text[at:place], escape(text[place])]
+        at = place + 1
+    return "".join([*parts, text[at:]])
 
 
-def _escape(match: re.Match[str]) -> str:
-    code = ord(match[0])
+def _escape(character: str) -> str:
+    code = ord(character)
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
-def _escape_json(match: re.Match[str]) -> str:
-    units = match[0].encode("utf-16-be").hex()
+def _escape_json(character: str) -> str:
+    units = character.encode("utf-16-be").hex()
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
