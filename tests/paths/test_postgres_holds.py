@@ -295,7 +295,7 @@ def test_of_two_who_go_on_with_an_erasure_one_takes_the_names(store: PostgresSto
     assert len(store.erasing.running()[0].ids) == 1
 
 
-# Rows from before that are there all the same, as after the clock of the server was set back
+# What came in all the same: by a program of another version
 
 
 def late(store: PostgresStore, schema: str) -> Erasure:
@@ -311,9 +311,36 @@ def late(store: PostgresStore, schema: str) -> Erasure:
     return erasure
 
 
-def test_what_happened_since_by_a_clock_that_is_behind_stays(store: PostgresStore) -> None:
-    store.erasing.begin("e1", USER)
-    erasure = store.erasing.anonymize("e1")
+def test_what_came_in_late_is_taken_with_its_names_and_kept_out(store: PostgresStore, schema: str) -> None:
+    erasure = late(store, schema)
+    taken = store.erasing.delete_rows("e1")
+    assert (taken.counts["item"], taken.counts["scope"]) == (2, 2)
+    assert not any(store.erasing.count_remaining(taken).values())
+    assert not any(store.erasing.count_remaining(erasure).values())
+    assert (store.scopes(), list_texts(store, CODER)) == ([], set())
+    assert store.erasing.find_tombstoned(CODER, ["Ana's word is blue."]) == [True]
+    assert store.erasing.delete_rows("e1") == taken
+
+
+def test_what_came_in_late_goes_and_what_was_said_since_stays(store: PostgresStore, schema: str) -> None:
+    late(store, schema)
+    add(store, fact("Ana is back."), scope=CODER)
+    taken = store.erasing.delete_rows("e1")
+    assert not any(store.erasing.count_remaining(taken).values())
+    assert list_texts(store, CODER) == {"Ana is back."}
+    assert store.episodes.recent(CODER, None, 9, START) == []
+    assert store.journal.task(CODER, "task") is None
+    assert store.erasing.find_tombstoned(CODER, ["Ana's word is blue.", "Ana is back."]) == [True, False]
+
+
+@pytest.mark.parametrize("also", ["nothing", "something late"])
+def test_what_happened_since_by_a_clock_that_is_behind_stays(store: PostgresStore, schema: str, also: str) -> None:
+    if also == "something late":
+        erasure = late(store, schema)
+        add(store, fact("Ana is back."), scope=CODER)
+    else:
+        store.erasing.begin("e1", USER)
+        erasure = store.erasing.anonymize("e1")
     new = replace(rain("new").episode, session="tuesday", happened_at=erasure.at - timedelta(seconds=5))
     store.episodes.add(CODER, new)
     assert store.erasing.count_remaining(store.erasing.delete_rows("e1"))["episode"] == 1, (
@@ -322,21 +349,35 @@ def test_what_happened_since_by_a_clock_that_is_behind_stays(store: PostgresStor
     assert store.episodes.recent(CODER, None, 9, START) == [new]
 
 
-def test_an_erasure_has_no_receipt_while_older_rows_are_there(store: PostgresStore, schema: str) -> None:
+def test_what_came_in_late_stays_under_a_hold(store: PostgresStore, schema: str) -> None:
     erasure = late(store, schema)
+    store.erasing.hold(USER, "case-7")
     assert store.erasing.delete_rows("e1") == erasure
-    with Memory(f"{postgres().url()}?schema={schema}", background=False) as memory:
-        (pending,) = memory.store.resume_erasures()
-        assert pending.pending
-        assert "rows are still there" in pending.why
-        assert memory.store.erase(user="ana", tenant=ANA.tenant).receipt, "asked for again, they go"
-        (done,) = memory.store.resume_erasures()
-        assert memory.store.verify_erasure(done.receipt)
-    assert (store.scopes(), list_texts(store, CODER)) == ([], set())
-    assert store.journal.task(CODER, "task") is None
+    assert list_texts(store, CODER) == {"Ana's word is blue."}
+    store.erasing.release(USER)
+    assert not any(store.erasing.count_remaining(store.erasing.delete_rows("e1")).values())
 
 
-def test_an_event_that_nobody_may_see_is_counted(store: PostgresStore, schema: str) -> None:
+def test_a_hold_waits_until_what_came_in_late_is_taken(store: PostgresStore, schema: str, stopped: Stopped) -> None:
+    late(store, schema)
+    with stopped.behind(LOOK, lambda: store.erasing.delete_rows("e1")) as first:
+        held, waits = stopped.meanwhile(lambda: store.erasing.hold(USER, "case-7"))
+    assert (first.result().counts["item"], held.result().reasons, waits) == (2, ("case-7",), True)
+
+
+def test_a_task_that_begins_while_what_came_in_late_is_taken_is_not_lost(
+    store: PostgresStore, schema: str, stopped: Stopped
+) -> None:
+    late(store, schema)
+    begin = Claim(CODER, "new", "worker", 30)
+    with stopped.behind(r"\bfrom task\b", lambda: store.journal.claim(begin)) as first:
+        taken, waits = stopped.meanwhile(lambda: store.erasing.delete_rows("e1"))
+    assert (first.result().task, waits) == ("new", True)
+    assert not any(store.erasing.count_remaining(taken.result()).values())
+    assert [store.journal.task(CODER, name) is not None for name in ("task", "new")] == [False, True]
+
+
+def test_an_event_that_came_in_late_is_taken(store: PostgresStore, schema: str) -> None:
     add(store, fact("Ana lives in Lima."))
     store.erasing.begin("e1", USER)
     erasure = store.erasing.anonymize("e1")
@@ -344,3 +385,13 @@ def test_an_event_that_nobody_may_see_is_counted(store: PostgresStore, schema: s
     insert = f"insert into event (scope, task, event, at, payload) values {row}"
     postgres().run(f"set search_path to {schema}", insert)
     assert store.erasing.count_remaining(erasure)["event"] == 1
+    assert not any(store.erasing.count_remaining(store.erasing.delete_rows("e1")).values())
+
+
+def test_a_resumed_erasure_ends_with_a_receipt_though_something_came_in_late(store: PostgresStore, schema: str) -> None:
+    late(store, schema)
+    with Memory(f"{postgres().url()}?schema={schema}", background=False) as memory:
+        (done,) = memory.store.resume_erasures()
+        assert done.receipt, done.why
+        assert done.receipt.values["counts"]["item"] == 2
+        assert memory.store.verify_erasure(done.receipt)

@@ -61,7 +61,8 @@ class Erasing(Protocol):
         data leaves no tombstone. The progress on the sessions that it cites is set back, so that it is derived again.
         An item with other sources loses the erased one.
 
-        In a later stage it changes nothing.
+        In a later stage only late arrivals of a user, which `count_remaining` finds, are deleted. Data on hold stays,
+        and so does data that may be new by a clock that is behind.
 
         OnHold, as in `begin`, if a hold exists by now and nothing is deleted yet: the erasure is over then.
         """

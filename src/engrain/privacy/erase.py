@@ -269,8 +269,12 @@ def _verify_and_finish(services: Services, erasure: Erasure, report: Report) -> 
     report("overwriting its bytes")
     _purge_or_postpone(services)
     report("verifying that nothing is left")
-    if left := {kind: count for kind, count in erasing.count_remaining(erasure).items() if count}:
-        raise _ErasurePending(f"rows are still there: {left}.")
+    if _count_left(erasing, erasure):
+        # A write that was running when the erasure started may have finished since.
+        erasure = erasing.delete_rows(erasure.id)
+        _purge_or_postpone(services)
+        if left := _count_left(erasing, erasure):
+            raise _ErasurePending(f"rows are still there: {left}.")
     for _ in range(_MAX_SCANS):
         scanned = _scan_store(erasing, erasure.prints, report)
         if not scanned["found"]:
@@ -287,6 +291,10 @@ def _verify_and_finish(services: Services, erasure: Erasure, report: Report) -> 
             services.audit.append("undo", erasure.notes["undo"], erasure.subject_hash)
     receipt = Receipt.of(erasing.complete(erasure.id, build_receipt(services, erasure, scanned)))
     return ErasureResult(erasure.id, receipt.values["counts"], receipt)
+
+
+def _count_left(erasing: Erasing, erasure: Erasure) -> dict[str, int]:
+    return {kind: count for kind, count in erasing.count_remaining(erasure).items() if count}
 
 
 def _purge_or_postpone(services: Services) -> None:

@@ -26,6 +26,7 @@ from engrain.stores.relational.leftovers import (
     count_leftovers,
     has_no_rows,
     load_tombstones,
+    remove_concurrent_writes,
     replay_erasures,
 )
 from engrain.stores.relational.rows import Row, read_receipt
@@ -49,6 +50,8 @@ class Erasures(Holds):
 
     # A server's files cannot be searched, so nobody needs fingerprints of the rows before they are deleted.
     deletes_at_begin = True
+    # Others may write while a transaction of ours deletes. In a file one writes at a time.
+    concurrent_writers = True
 
     # What would be removed
 
@@ -135,6 +138,8 @@ class Erasures(Holds):
                 # A part may be written to again from now on; a user only when the names are deleted.
                 at = to_micros(erasure.at) if erasure.by == "user" else _advance_time(tx)
                 self._delete_rows(tx, id, erasure.subject, at)
+            elif self.concurrent_writers and erasure.stage == "anonymized" and erasure.by == "user":
+                remove_concurrent_writes(tx, erasure)
             return self._load(tx, id)
 
         return self._write_unless_on_hold(do, repeat=True)
@@ -164,9 +169,9 @@ class Erasures(Holds):
                 # rows that came in since are new.
                 rows = lock_user_scopes(tx, erasure.subject)
                 ids = tuple(anonymize_scope(tx, row) for row in rows if row.state == ERASING)
-                # A writer that began while `begin` deleted the rows may have seen a later time.
-                at = _advance_time(tx) if ids and self.deletes_at_begin else at
-            elif self.deletes_at_begin and has_no_rows(tx, erasure.subject):
+                # A writer that began while the rows were being deleted may have seen a later time.
+                at = _advance_time(tx) if ids and self.concurrent_writers else at
+            elif self.concurrent_writers and has_no_rows(tx, erasure.subject):
                 at = _advance_time(tx)
             values = {"ids": json.dumps(ids), "at": at, "notes": None if notes is None else json.dumps(notes)}
             tx.run("anonymize_erasure", id=id, **values)

@@ -1,10 +1,12 @@
-"""Rows that are left of erased subjects: count them, and remove those that an older backup brought back."""
+"""Rows that are left of erased subjects: written by others during the erasure, or restored from an older backup."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 
 from engrain.core.clock import to_micros
+from engrain.core.identity import Scope
 from engrain.core.model.erasure import (
     PART_KINDS,
     ErasedSubject,
@@ -18,19 +20,25 @@ from engrain.core.model.erasure import (
 from engrain.core.model.plans import Forget
 from engrain.stores.relational.dialect import Transaction
 from engrain.stores.relational.forget import (
+    RemovableItem,
     count_part,
     forget_item,
     load_subjects,
+    remove_items,
     remove_part,
 )
 from engrain.stores.relational.scopes import (
     HIDDEN,
+    OPEN,
     ScopeRow,
     add_counts,
     anonymize_scope,
     count_tables,
     delete_scopes,
+    find_user,
+    load_reasons,
     load_scopes,
+    lock_user_scopes,
 )
 
 
@@ -77,6 +85,32 @@ def _count_older(tx: Transaction, row: ScopeRow, subject: Subject, erasure: Eras
     return counts
 
 
+def remove_concurrent_writes(tx: Transaction, erasure: Erasure) -> None:
+    """Remove them after the names were deleted. Data that a hold keeps by now stays, and is counted as left.
+
+    A task is written without the lock of its scope, so it may come in while its scope is being erased."""
+    tx.lock_holds(erasure.subject_hash)
+    tx.lock_new_scopes(erasure.subject_hash)
+    if load_reasons(tx, erasure.subject_hash):
+        return
+    counts, ids = dict(erasure.counts), list(erasure.ids)
+    keys = [tx.add_erased_scope(id_) for id_ in ids]
+    add_counts(counts, delete_scopes(tx, [ScopeRow(key, Scope(), OPEN) for key in keys]))
+    user = find_user(tx, erasure.subject_hash)
+    at = to_micros(erasure.at)
+    for row in lock_user_scopes(tx, user) if user else ():
+        inside = tx.within(row.scope, row.key)
+        if row.state != OPEN or not inside.rows("find_concurrent_rows", at=at):
+            continue
+        if inside.rows("find_newer_rows", at=at):
+            add_counts(counts, {"item": _remove_older(inside, at)})
+        else:
+            add_counts(counts, {"scope": 1, **delete_scopes(tx, [row])})
+            ids.append(anonymize_scope(tx, row))
+    tx.run("update_counts", id=erasure.id, counts=json.dumps(counts), ids=json.dumps(ids))
+    tx.mark_purge()
+
+
 def has_no_rows(tx: Transaction, part: Subject) -> bool:
     """True if nothing of a part was written since its rows were deleted.
 
@@ -86,6 +120,22 @@ def has_no_rows(tx: Transaction, part: Subject) -> bool:
         return False
     counts, ids, _ = count_part(inside, part)
     return not ids and not any(counts.values())
+
+
+def _remove_older(tx: Transaction, at: int) -> int:
+    """Remove old items, tasks and records from a scope to which the user has written since.
+
+    An episode has its writer's time. One that seems old may be new by a clock that is behind: it stays, and is counted
+    as left."""
+    _, now = tx.begin_write()
+    items = [RemovableItem(*row) for row in tx.rows("load_older_items", at=at)]
+    remove_items(tx, items, {item.n for item in items}, now)
+    tx.run("delete_older_events", at=at)
+    tx.run("delete_older_tasks", at=at)
+    tx.run("delete_older_records", at=at)
+    if tx.changes:
+        tx.end_write()
+    return len(items)
 
 
 def replay_erasures(

@@ -51,7 +51,7 @@ _TEXTS: dict[str, tuple[str, ...]] = {
 
 
 class SqliteErasures(Erasures):
-    deletes_at_begin = False
+    deletes_at_begin = concurrent_writers = False
 
     def __init__(self, dialect: Dialect, audit: Audit, file: StoreFile, lock: FileLock | None, pool: Pool) -> None:
         super().__init__(dialect, audit)

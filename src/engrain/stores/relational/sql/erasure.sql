@@ -16,6 +16,9 @@ where id = :id and stage <> 'anonymized';
 -- store_counts --
 update erasure set stage = 'deleted', counts = :counts, ids = :ids, at = :at where id = :id;
 
+-- update_counts --
+update erasure set counts = :counts, ids = :ids where id = :id;
+
 -- anonymize_erasure --
 -- The ids of the items that were removed, or of a user the hashes of the scopes, say where to look for rows that are left.
 update erasure set stage = 'anonymized', tenant = null, agent = null, "user" = null, name = null, scopes = '[]', ids = :ids,
@@ -133,6 +136,31 @@ select 1 where exists (select 1 from item where scope = :scope and recorded_at <
   or exists (select 1 from episode where scope = :scope and happened_at <= :at)
   or exists (select 1 from task where scope = :scope and started_at <= :at)
   or exists (select 1 from record where scope = :scope and at <= :at);
+
+-- find_newer_rows --
+select 1 where exists (select 1 from item where scope = :scope and recorded_at > :at)
+  or exists (select 1 from episode where scope = :scope and happened_at > :at)
+  or exists (select 1 from task where scope = :scope and started_at > :at)
+  or exists (select 1 from record where scope = :scope and at > :at);
+
+-- find_concurrent_rows --
+-- Older rows that have the store's time. An episode has its writer's, whose clock may be behind.
+select 1 where exists (select 1 from item where scope = :scope and recorded_at <= :at)
+  or exists (select 1 from task where scope = :scope and started_at <= :at)
+  or exists (select 1 from record where scope = :scope and at <= :at);
+
+-- load_older_items --
+select n, id, kind, text, session, place from item where scope = :scope and recorded_at <= :at order by n;
+
+-- delete_older_events --
+delete from event where scope = :scope and task in (
+  select task from task where scope = :scope and started_at <= :at);
+
+-- delete_older_tasks --
+delete from task where scope = :scope and started_at <= :at;
+
+-- delete_older_records --
+delete from record where scope = :scope and at <= :at;
 
 -- count_older_items --
 select count(*) from item where {+}scope = :scope and id {in:ids} and recorded_at <= :at;
