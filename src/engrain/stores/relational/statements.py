@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
+from operator import itemgetter
+from typing import Any
 
 SHARED = "engrain.stores.relational"
 _NAME = re.compile(r"^-- (\w+) --$", re.MULTILINE)
@@ -64,6 +66,21 @@ class Syntax:
         if name not in self.fragments:
             return match[0]  # to be filled when it is run
         return self.fragments[name].replace("$", argument or "")
+
+
+@lru_cache(maxsize=1_000)
+def number_parameters(sql: str) -> tuple[str, Callable[[Mapping[str, Any]], tuple[Any, ...]]]:
+    """The SQL with ?1, ?2 in place of names, and what puts named values into that order.
+
+    A driver binds many values three times as fast by position."""
+    names: dict[str, int] = {}
+
+    def number(match: re.Match[str]) -> str:
+        return f"?{names.setdefault(match[1], len(names) + 1)}" if match[1] else match[0]
+
+    numbered = _PARAMETER.sub(number, sql)
+    # A getter of one name gives no tuple.
+    return numbered, itemgetter(*names) if len(names) > 1 else lambda values: tuple(values[name] for name in names)
 
 
 def read_folder(package: str) -> Iterator[tuple[str, str]]:

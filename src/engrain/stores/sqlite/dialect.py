@@ -16,7 +16,7 @@ from engrain.core.model.items import Vectors, Words
 from engrain.stores.relational.dialect import Deferred, Do, Fetched, ScopeKey, Transaction
 from engrain.stores.relational.rows import Row, decoding
 from engrain.stores.relational.scopes import TABLES, hash_owner
-from engrain.stores.relational.statements import Statement
+from engrain.stores.relational.statements import Statement, number_parameters
 from engrain.stores.sqlite.checksums import build_counter_raise
 from engrain.stores.sqlite.connection import CLOSED, Connection
 from engrain.stores.sqlite.new_scopes import add_scope_row
@@ -49,7 +49,8 @@ class SqliteTransaction:
 
     def rows(self, statement: str | Statement, **values: Any) -> list[Row]:
         found = self.dialect.find(statement)
-        return self.db.rows(found.sql, self._complete(found, {**self._supply(found), **values}))
+        sql, order = number_parameters(found.sql)
+        return self.db.rows(sql, order(self._complete(found, {**self._supply(found), **values})))
 
     def ask(self, statement: str | Statement, **values: Any) -> Fetched:
         return Fetched(self.rows(statement, **values))
@@ -60,7 +61,8 @@ class SqliteTransaction:
     def many(self, statement: str | Statement, rows: Iterable[Mapping[str, Any]]) -> None:
         found = self.dialect.find(statement)
         own = self._supply(found)
-        self.db.many(found.sql, (self._complete(found, {**own, **row}) for row in rows))
+        sql, order = number_parameters(found.sql)
+        self.db.many(sql, (order(self._complete(found, {**own, **row})) for row in rows))
 
     def lock_scope(self) -> None:
         """The transaction has the whole file already."""
