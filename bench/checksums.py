@@ -75,7 +75,7 @@ def open_memory(path: Path, plain: bool) -> Memory:
 
 def accept_all(db: Connection) -> Connection:
     """Let reads check nothing."""
-    db._add_functions({"checked_row": lambda value, *_: value}, deterministic=True)
+    db._add_function("checked_row", lambda value, *_: value)
     return db
 
 

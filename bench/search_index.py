@@ -106,7 +106,7 @@ class Writing:
         for place, scope in enumerate(scopes):
             entries.append(self._item(scope, words[place], vectors[place]))
         began = time.process_time()
-        IndexRows(self.db).add(entries)
+        IndexRows(self.db).write(entries)
         return time.process_time() - began
 
     def _item(self, scope: int, words: np.ndarray, vector: np.ndarray) -> tuple[int, Words, Vectors]:

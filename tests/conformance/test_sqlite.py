@@ -66,6 +66,7 @@ class TestItems(Sqlite, ItemStoreSuite):
         assert isinstance(two, InvalidInput)
         assert not isinstance(one, Exception)
         assert not isinstance(three, Exception)
+        assert not store.dialect.codes
 
     def test_many_plans_are_one_commit(self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(writer, "GROUP_SECONDS", 60)  # a busy machine may take longer than a group lasts

@@ -134,11 +134,16 @@ def test_writes_that_fail_leave_the_digests_as_they_were(path: Path) -> None:
 
 
 def test_a_load_and_the_writes_after_it_have_checksums(path: Path, tmp_path: Path) -> None:
-    """A load inserts rows or updates them."""
+    """A load inserts rows or updates them, so that triggers compute its checksums, and only its."""
     with opened(path) as memory:
         memory.export(tmp_path / "all.jsonl")
         memory.load(tmp_path / "all.jsonl")
         assert memory.remember("Ana plays chess.")
+        listed = "select name from sqlite_temp_schema where name like '%_insert'"
+        store = memory.store.services.items
+        triggers = {name for (name,) in store.transaction(lambda db: db.rows(listed))}  # type: ignore[attr-defined]
+        assert "request_insert" in triggers
+        assert not triggers & {"item_insert", "source_insert", "words_insert"}
     assert check_integrity(path).state == "pass"
 
 

@@ -19,7 +19,7 @@ from engrain.core.model.queries import SketchQuery, VectorQuery, WordQuery
 from engrain.core.text.bm25 import compute_idf, score_bm25
 from engrain.stores.relational.reads import ItemReads
 from engrain.stores.sqlite import schema
-from engrain.stores.sqlite.checksums import list_triggers, seal_rows
+from engrain.stores.sqlite.checksums import list_insert_triggers, list_triggers, seal_rows
 from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.dialect import IndexRows, SqliteDialect
 from engrain.stores.sqlite.index.view import IndexCache
@@ -95,7 +95,8 @@ class IndexStore:
         guarded = Connection(self.connection)
         seal_rows(guarded)
         guarded.add_triggers(list_triggers())
-        self.many = guarded.many
+        guarded.add_insert_triggers(list_insert_triggers())
+        self.insert, self.differences, self.models = guarded.insert, guarded.differences, guarded.models
         self.run_count = 0
         self.items: dict[int, Row] = {}
         self.seq = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
 from typing import Any, TypeVar
 
@@ -144,6 +144,9 @@ class PostgresTransaction:
             return self.ask("store_last_change")
         return self.ask("store_last_changes", keys=changed)
 
+    def find_numbers(self, ids: Sequence[str]) -> dict[str, int]:
+        return {id_: n for id_, n, _ in self.rows("load_hashes", ids=ids)}
+
     def write_index(self, entries: Sequence[tuple[int, Words, Vectors | None]]) -> None:
         assert self.scope is not None
         write_words(self, self.scope.id, list({n: words for n, words, _ in entries}.items()))
@@ -251,6 +254,9 @@ class PostgresDialect:
                 raise_interrupt(exc)
                 answers.append(exc)
         return answers
+
+    def encoding(self, vectors: Sequence[Vectors]) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
         return self.read(scope, lambda tx: Deferred(tx.ask(statement, **values), list))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -121,6 +122,9 @@ class Transaction(Protocol):
 
         Maintenance names the scopes that changed."""
 
+    def find_numbers(self, ids: Sequence[str]) -> Mapping[str, int]:
+        """The numbers of items that this transaction has added, by their ids."""
+
     def write_index(self, entries: Sequence[tuple[int, Words, Vectors | None]]) -> None:
         """Write what search reads of new items, given by their numbers. An item with several models has several."""
 
@@ -180,6 +184,9 @@ class Dialect(Protocol):
 
     def write_each(self, writes: Sequence[tuple[Scope, Do[Answer], str | None]]) -> list[Answer | EngrainError]:
         """Run each `do` of a scope as `write` does, with its request id: the answer or the error of each."""
+
+    def encoding(self, vectors: Sequence[Vectors]) -> AbstractContextManager[None]:
+        """Do the arithmetic for vectors that the block writes, outside of its transaction."""
 
     def after_writes(self, count: int) -> None:
         """Learn that so many items were written."""

@@ -61,8 +61,9 @@ class ItemWrites:
     journal: Tasks
 
     def apply(self, plan: Plan) -> Applied:
-        self.dialect.prepare_index(_find_models([plan]))
-        with self.usage.taking(plan.scope) as uses:
+        vectors = list_vectors(plan.steps)
+        self.dialect.prepare_index(_find_models(vectors))
+        with self.dialect.encoding(vectors), self.usage.taking(plan.scope) as uses:
             applied = self.dialect.write(plan.scope, lambda tx: self._apply(tx, plan, uses), request_id=plan.request_id)
         self.dialect.after_writes(len(plan.steps))
         return applied
@@ -71,15 +72,17 @@ class ItemWrites:
         def make_write(plan: Plan, uses: Uses) -> tuple[Scope, Do[Applied], str | None]:
             return plan.scope, lambda tx: self._apply(tx, plan, uses), plan.request_id
 
-        self.dialect.prepare_index(_find_models(plans))
+        vectors = [vectors for plan in plans for vectors in list_vectors(plan.steps)]
+        self.dialect.prepare_index(_find_models(vectors))
         answers: list[Applied | EngrainError] = []
-        taken = [(plan, self.usage.take(plan.scope)) for plan in plans]
-        try:
-            answers = self.dialect.write_each([make_write(*write) for write in taken])
-        finally:
-            for number, (plan, uses) in enumerate(taken):
-                if not answers or isinstance(answers[number], EngrainError):
-                    self.usage.give_back(plan.scope, uses)
+        with self.dialect.encoding(vectors):
+            taken = [(plan, self.usage.take(plan.scope)) for plan in plans]
+            try:
+                answers = self.dialect.write_each([make_write(*write) for write in taken])
+            finally:
+                for number, (plan, uses) in enumerate(taken):
+                    if not answers or isinstance(answers[number], EngrainError):
+                        self.usage.give_back(plan.scope, uses)
         self.dialect.after_writes(sum(len(plan.steps) for plan in plans))
         return answers
 
@@ -415,18 +418,23 @@ class _StepWriter:
         if self._unindexed:
             waiting, self._unindexed = self._unindexed, []
             # Asked at the end: `returning n` makes an insert in SQLite twice as slow.
-            rows = self.tx.rows("load_hashes", ids=[id_ for id_, _, _ in waiting])
-            numbers = {id_: n for id_, n, _ in rows}
+            numbers = self.tx.find_numbers([id_ for id_, _, _ in waiting])
             self.tx.write_index([(numbers[id_], words, vectors) for id_, words, vectors in waiting])
 
 
-def _find_models(plans: Iterable[Plan]) -> dict[str, int]:
-    """The models of the vectors that plans bring along, each with the dimension of the first."""
+def list_vectors(steps: Iterable[Step]) -> list[Vectors]:
+    """The vectors that a plan brings along, but for empty ones."""
+    found = [
+        step.draft.vectors if isinstance(step, (Add, Correct)) else getattr(step, "vectors", None) for step in steps
+    ]
+    return [vectors for vectors in found if vectors and vectors.rows]
+
+
+def _find_models(vectors: Iterable[Vectors]) -> dict[str, int]:
+    """Their models, each with the dimension of the first."""
     found: dict[str, int] = {}
-    for step in (step for plan in plans for step in plan.steps):
-        vectors = step.draft.vectors if isinstance(step, (Add, Correct)) else getattr(step, "vectors", None)
-        if vectors and vectors.rows:
-            found.setdefault(vectors.model, len(vectors.rows[0]) // 4)
+    for item_vectors in vectors:
+        found.setdefault(item_vectors.model, len(item_vectors.rows[0]) // 4)
     return found
 
 

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from functools import cache
+from operator import itemgetter
 from typing import NamedTuple
 
 from engrain.core.errors import EngrainError, StoreCorrupt
 from engrain.stores.relational.statements import read_migrations
-from engrain.stores.sqlite.connection import NO_CHECKSUM, Connection, connect
+from engrain.stores.sqlite.connection import NO_CHECKSUM, Connection, Insert, connect
 
 # Columns that no checksum covers: a digest is the sum of checksums, and `logs` is written by a reader's connection.
 _UNCHECKED = {"checksum", "digest", "logs"}
 _INDEX = {"words", "code", "vector"}
 _COUNTER = "counter"
+# Tables that every remembered item adds to. Their inserts bring the checksum along: see Connection.insert. A trigger
+# would make SQLite copy each page that a statement changes, in case the trigger fails.
+_BRING_CHECKSUM = {"item", "source", *_INDEX}
+_INSERT = re.compile(r"insert into (\w+)")
+_PARAMETER = re.compile(r":(\w+)")
 
 
 class Table(NamedTuple):
@@ -29,7 +36,7 @@ class Table(NamedTuple):
         """SQL that gives `value`, and raises StoreCorrupt if the row was changed other than by a write of ours."""
         return f"checked_row({value}, '{self.name}', {self.name}.checksum, {self.list_values(self.name)})"
 
-    def build_triggers(self) -> Iterator[str]:
+    def build_triggers(self) -> dict[str, str]:
         """They keep the row's checksum, and note how the digest of its scope changes: without a scope, of the store."""
         new, old = self.list_values("new"), self.list_values("old")
         scope = "{}.scope" if "scope" in self.columns else "null"
@@ -39,11 +46,11 @@ class Table(NamedTuple):
         updated = store.format(f"updated_row('{self.name}', {scope.format('new')}, old.checksum, {old}, {new})")
         on = f"on main.{self.name}"
         bodies = {
-            "insert": f"insert {on} {inserted}",
+            "insert": f"insert {on} when new.checksum = {NO_CHECKSUM} {inserted}",
             "update": f"update of {', '.join(self.columns)} {on} {updated}",
             "delete": f"delete {on} begin select deleted_row({scope.format('old')}, old.checksum)",
         }
-        return (f"create temp trigger {self.name}_{event} after {body}; end" for event, body in bodies.items())
+        return {event: f"create temp trigger {self.name}_{event} after {body}; end" for event, body in bodies.items()}
 
 
 @cache
@@ -82,8 +89,34 @@ def list_triggers() -> list[str]:
     """The triggers that keep checksums and digests with every write of a connection.
 
     They are temporary. A row that another program changes keeps its old checksum, and so is found."""
-    tables = (table for table in load_tables().values() if table.name != _COUNTER)
-    return [trigger for table in tables for trigger in table.build_triggers()]
+    return [
+        trigger
+        for table in load_tables().values()
+        for event, trigger in table.build_triggers().items()
+        if table.name != _COUNTER and (event != "insert" or table.name not in _BRING_CHECKSUM)
+    ]
+
+
+@cache
+def find_target(sql: str) -> Table | None:
+    """The table of an insert that must bring a checksum along."""
+    found = _INSERT.match(sql)
+    return load_tables()[found[1]] if found and found[1] in _BRING_CHECKSUM else None
+
+
+@cache
+def prepare_insert(sql: str) -> Insert:
+    """An insert that brings its checksum along."""
+    table = find_target(sql)
+    assert table, sql
+    assert _PARAMETER.findall(sql) == [*table.columns, "checksum"], sql
+    return Insert(_PARAMETER.sub("?", sql), itemgetter(*table.columns))
+
+
+@cache
+def list_insert_triggers() -> list[tuple[str, str]]:
+    """Names and SQL of triggers for inserts that bring no checksum: a restore inserts a row or updates it."""
+    return [(f"{name}_insert", load_tables()[name].build_triggers()["insert"]) for name in sorted(_BRING_CHECKSUM)]
 
 
 def seal_rows(db: Connection) -> None:

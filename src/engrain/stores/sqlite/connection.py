@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Literal, NoReturn, Protocol
+from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 
 import apsw
 
@@ -69,6 +69,13 @@ class Reader(Protocol):
     def rows(self, sql: str, args: Any = ()) -> Any: ...
 
 
+class Insert(NamedTuple):
+    """An insert that takes the columns of its table in their order, then a checksum."""
+
+    sql: str
+    read_columns: Callable[[Mapping[str, Any]], Row]
+
+
 class Connection:
     """One connection, used by one thread at a time. Every error that it raises is an EngrainError."""
 
@@ -78,6 +85,9 @@ class Connection:
         self._has_triggers = False
         # How the rows that this transaction has written change the digests: (scope, difference).
         self.differences: list[tuple[int | None, int]] = []
+        self.next_item: int | None = None  # the number for the next new item, if this transaction knows it
+        self.models: dict[str, Row] = {}  # number and dimension of models, which are never removed
+        self._insert_triggers: Sequence[tuple[str, str]] = ()
         self._add_functions({"row_checksum": compute_checksum, "checked_row": check_row}, deterministic=True)
 
     def _add_functions(self, functions: Mapping[str, Callable[..., Any]], deterministic: bool) -> None:
@@ -100,15 +110,30 @@ class Connection:
             self._raise(exc, noted)
 
     def many(self, sql: str, rows: Iterable[Args]) -> None:
-        noted = len(self.differences)
+        for args in rows:
+            self.run(sql, args)
+
+    def insert(self, sql: str, rows: Iterable[Row], scope: int | None = None) -> None:
+        """Insert rows of one scope with their checksums. Each has every column."""
+        given = list(rows)
         try:
-            self._raw.executemany(sql, rows)
+            sealed = [(*row, compute_checksum(*row)) for row in given]
+        except ValueError:  # a value of a subclass, such as an Enum, has no checksum
+            plain = [tuple(map(_to_plain_value, row)) for row in given]
+            sealed = [(*row, compute_checksum(*row)) for row in plain]
+        try:
+            self._raw.executemany(sql, sealed)
         except _DATA_ERRORS as exc:
-            self._raise(exc, noted)
+            self._raise(exc, len(self.differences))
+        self.differences.append((scope, sum(row[-1] for row in sealed) - NO_CHECKSUM * len(sealed)))
 
     def begin_writing(self) -> None:
+        for name, _ in self._insert_triggers:
+            self.run(f"drop trigger if exists temp.{name}")
+        self._insert_triggers = ()
         self.run("begin immediate")
         self.differences.clear()  # of a transaction that was rolled back
+        self.next_item = None
 
     def count_commit(self, count: str) -> int:
         """Write the digests of the scopes that this transaction has changed, and number its commit by this SQL.
@@ -133,6 +158,20 @@ class Connection:
         self.run("rollback to member")
         self.run("release member")
         del self.differences[savepoint:]
+        self.next_item = None
+        self.models.clear()
+
+    def rollback(self) -> None:
+        self.models.clear()
+        self.run("rollback")
+
+    def take_number(self) -> int:
+        """A number for a new item: never that of an item that was deleted."""
+        if self.next_item is None:
+            rows = self.rows("select seq from sqlite_sequence where name = 'item'")
+            self.next_item = rows[0][0] + 1 if rows else 1
+        number, self.next_item = self.next_item, self.next_item + 1
+        return number
 
     def add_triggers(self, triggers: Sequence[str]) -> None:
         """Add temporary triggers, once and outside any transaction."""
@@ -144,6 +183,14 @@ class Connection:
             self.run(trigger)
         self.run("commit")
         self._has_triggers = True
+
+    def add_insert_triggers(self, triggers: Sequence[tuple[str, str]]) -> None:
+        """Add more triggers, by name, until the end of the transaction: its statements choose numbers themselves."""
+        self.next_item = None
+        if not self._insert_triggers:
+            self._insert_triggers = triggers
+            for _, trigger in triggers:
+                self.run(trigger)
 
     def _add_noting_functions(self) -> None:
         """Functions for triggers: each gives a row's checksum, and notes how it changes the digest."""
@@ -176,6 +223,7 @@ class Connection:
         try:
             self._execute("commit")
         except apsw.Error as exc:
+            self.models.clear()
             raise make_commit_error(_result_code(exc), str(exc)) from exc
 
     def authorize(self, allow: Permission) -> None:
@@ -229,6 +277,7 @@ class Connection:
 
     def _raise(self, exc: Exception, noted: int = 0) -> NoReturn:
         del self.differences[noted:]  # what a failed statement wrote is undone
+        self.models.clear()  # perhaps with the whole transaction
         if isinstance(exc, (UnicodeDecodeError, OverflowError)):  # a number that counts on from a forged one
             raise StoreCorrupt(f"a row of the file is damaged ({exc}). {_REPAIR}") from exc
         if isinstance(exc, apsw.ConnectionClosedError):
@@ -239,6 +288,16 @@ class Connection:
 def compute_checksum(*values: Any) -> int:
     # CRC-32 finds every single flipped bit. Format 2 of marshal has no references: equal values give equal bytes.
     return NO_CHECKSUM + zlib.crc32(marshal.dumps(values, 2))
+
+
+_CONVERSIONS: dict[type, Callable[[Any], Any]] = {
+    str: str.__str__, int: int.__int__, float: float.__float__, bytes: bytes.__bytes__
+}  # fmt: skip
+
+
+def _to_plain_value(value: Any) -> Any:
+    """Return a value of a subclass in the type that SQLite stores."""
+    return next((convert(value) for kind, convert in _CONVERSIONS.items() if isinstance(value, kind)), value)
 
 
 def check_row(value: Any, table: str, checksum: int | None, *values: Any) -> Any:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, TypeVar
 
 from engrain.core.clock import Clock, system_clock, to_micros
@@ -17,7 +17,7 @@ from engrain.stores.relational.dialect import Deferred, Do, Fetched, ScopeKey, T
 from engrain.stores.relational.rows import Row, decoding
 from engrain.stores.relational.scopes import TABLES, hash_owner
 from engrain.stores.relational.statements import Statement, number_parameters
-from engrain.stores.sqlite.checksums import build_counter_raise
+from engrain.stores.sqlite.checksums import build_counter_raise, find_target, list_insert_triggers, prepare_insert
 from engrain.stores.sqlite.connection import CLOSED, Connection
 from engrain.stores.sqlite.new_scopes import add_scope_row
 from engrain.stores.sqlite.opening import StoreFile, find_steady_clock
@@ -26,8 +26,13 @@ from engrain.stores.sqlite.syntax import build_where, load_sql, load_statements,
 from engrain.stores.sqlite.writer import WriteQueue
 
 Answer = TypeVar("Answer")
-# The counters, and the number of the scope.
-_BEGIN_WRITE = "select change, now, (select scope from scope where id = ?) from counter where n = 0"
+# The counters, the number of the scope and the highest number that an item ever had.
+_BEGIN_WRITE = (
+    "select change, now, (select scope from scope where id = ?1), "
+    "(select seq from sqlite_sequence where name = 'item') from counter where n = 0"
+)
+# Columns that get their values later.
+_NEW_ITEM = {"retracted_at": None, "access_count": 0, "last_accessed": None}
 # Made once: json.dumps makes an encoder for each call with options.
 _encode_list = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -40,6 +45,7 @@ class SqliteTransaction:
         self._change: int | None = None
         self._now = 0
         self._owner: str | None = None
+        self._numbers: dict[str, int] = {}  # of items that were added, by their ids
 
     @property
     def owner(self) -> str:
@@ -61,8 +67,31 @@ class SqliteTransaction:
     def many(self, statement: str | Statement, rows: Iterable[Mapping[str, Any]]) -> None:
         found = self.dialect.find(statement)
         own = self._supply(found)
+        if "checksum" in found.parameters:
+            complete = self._complete_source if "number" in found.parameters else self._complete_item
+            insert = prepare_insert(found.sql)
+            self.db.insert(insert.sql, [insert.read_columns(complete(row, own)) for row in rows], own["scope"])
+            return
+        if find_target(found.sql):
+            self.db.add_insert_triggers(list_insert_triggers())
         sql, order = number_parameters(found.sql)
         self.db.many(sql, (order(self._complete(found, {**own, **row})) for row in rows))
+
+    def _complete_source(self, row: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+        return {**row, **own, "item": self._find_number(row["id"])}
+
+    def _complete_item(self, row: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+        """Number a new item, and give its values the types that SQLite stores."""
+        number = self._numbers[row["id"]] = self.db.take_number()
+        return {
+            **row, **own, **_NEW_ITEM, "n": number, "changed": self._take_change(), "pinned": int(row["pinned"]),
+            "importance": float(row["importance"]), "trust": float(row["trust"]),
+        }  # fmt: skip
+
+    def _find_number(self, id_: str) -> int:
+        if id_ not in self._numbers:
+            ((self._numbers[id_],),) = self.rows("find_item", id=id_)
+        return self._numbers[id_]
 
     def lock_scope(self) -> None:
         """The transaction has the whole file already."""
@@ -106,7 +135,8 @@ class SqliteTransaction:
         self.dialect.expect_purge()
 
     def begin_write(self) -> tuple[int, int]:
-        ((self._change, newest, known),) = self.db.rows(_BEGIN_WRITE, (self.scope.id if self.scope else None,))
+        ((self._change, newest, known, last),) = self.db.rows(_BEGIN_WRITE, (self.scope.id if self.scope else None,))
+        self.db.next_item = (last or 0) + 1
         if self.scope is not None and self._key is None:
             self._key = add_scope_row(self) if known is None else int(known)
         self._now = self.dialect.newest_time = max(self.dialect.clock_micros(), newest)
@@ -117,11 +147,14 @@ class SqliteTransaction:
         return Fetched([(self._change,)])
 
     def write_index(self, entries: Sequence[tuple[int, Words, Vectors | None]]) -> None:
-        IndexRows(self.db).add(entries)
+        IndexRows(self.db, self.dialect.codes).add(entries)
+
+    def find_numbers(self, ids: Sequence[str]) -> dict[str, int]:
+        return {id_: self._find_number(id_) for id_ in ids}
 
     def replace_vectors(self, vectors: Mapping[tuple[int, str], Vectors]) -> None:
         for (n, _), replacement in vectors.items():
-            IndexRows(self.db).replace_vectors(n, replacement)
+            IndexRows(self.db, self.dialect.codes).replace_vectors(n, replacement)
 
     def retract_index(self, id_: str) -> None:
         """The index goes by the time at which an item was retracted."""
@@ -175,8 +208,9 @@ class IndexRows:
 
     The caller holds the transaction."""
 
-    def __init__(self, db: Connection) -> None:
+    def __init__(self, db: Connection, codes: Mapping[int, bytes] | None = None) -> None:
         self._db = db
+        self._codes = codes or {}  # as SqliteDialect has them
 
     def add(self, entries: Iterable[tuple[int, Words, Vectors | None]]) -> None:
         """Add rows of items that have none, with the vectors of one model or of several."""
@@ -186,13 +220,13 @@ class IndexRows:
             words_by_item[n] = words
             if vectors is not None and vectors.rows:
                 by_model.setdefault(vectors.model, []).append((n, vectors))
-        self._db.many(load_sql()["add_index_words"], [(n, words.pairs) for n, words in words_by_item.items()])
+        self._insert("add_index_words", [(n, words.pairs) for n, words in words_by_item.items()])
         for items in by_model.values():
             self._add_vectors(items)
 
     def replace_words(self, n: int, words: Words) -> None:
         self._db.run(load_sql()["delete_index_words"], {"item": n})
-        self._db.run(load_sql()["add_index_words"], (n, words.pairs))
+        self._insert("add_index_words", [(n, words.pairs)])
 
     def replace_vectors(self, n: int, vectors: Vectors) -> None:
         """Replace the item's vectors of the same model."""
@@ -220,7 +254,10 @@ class IndexRows:
                 for (windows,) in self._db.rows(load_sql()["load_index_vector"], {"key": key}):
                     if coded := encode_stored(windows, dimension):
                         self._db.run(load_sql()["delete_code"], {"key": key})
-                        self._db.run(load_sql()["add_code"], (key, coded))
+                        self._insert("add_code", [(key, coded)])
+
+    def _insert(self, statement: str, rows: Iterable[Row]) -> None:
+        self._db.insert(prepare_insert(load_sql()[statement]).sql, rows)
 
     def _add_vectors(self, items: Sequence[tuple[int, Vectors]]) -> None:
         """Vectors of one model, coded in one pass of arithmetic."""
@@ -228,16 +265,22 @@ class IndexRows:
 
         first = items[0][1]
         model = self._find_or_add_model(first.model, len(first.rows[0]) // 4)
-        coded = encode_items([vectors for _, vectors in items])
+        coded = [self._codes[id(vectors)] for _, vectors in items if id(vectors) in self._codes]
+        if len(coded) < len(items):
+            coded = encode_items([vectors for _, vectors in items])
         keys = [vector_key(model, n) for n, _ in items]
-        self._db.many(load_sql()["add_code"], zip(keys, coded, strict=True))
+        self._insert("add_code", zip(keys, coded, strict=True))
         windows = (b"".join(vectors.rows) for _, vectors in items)
-        self._db.many(load_sql()["add_index_vector"], zip(keys, windows, strict=True))
+        self._insert("add_index_vector", zip(keys, windows, strict=True))
 
     def _find_or_add_model(self, model: str, dimension: int) -> int:
-        rows = self._db.rows(load_sql()["find_vector_model"], {"model": model})
-        values = {"model": model, "dimension": dimension}
-        ((number, known),) = rows or self._db.rows(load_sql()["add_vector_model"], values)
+        found = self._db.models.get(model)
+        if found is None:
+            rows = self._db.rows(load_sql()["find_vector_model"], {"model": model})
+            values = {"model": model, "dimension": dimension}
+            found = (rows or self._db.rows(load_sql()["add_vector_model"], values))[0]
+            self._db.models[model] = found
+        number, known = found
         if known != dimension:
             raise InvalidInput(f"vectors of {model} have {known} dimensions here, not {dimension}.")
         return int(number)
@@ -259,6 +302,7 @@ class SqliteDialect:
         self.steady_clock = find_steady_clock() if clock is system_clock else None
         self.key = b""  # read when the file is open
         self.newest_time = 0  # that was read or recorded here
+        self.codes: dict[int, bytes] = {}  # of vectors that are about to be written, by the identity of the object
 
     @property
     def name(self) -> str:
@@ -313,6 +357,23 @@ class SqliteDialect:
     def prepare_index(self, models: Mapping[str, int]) -> None:
         # It loads numpy: not in a transaction, where others wait, and not with `import engrain`.
         import engrain.stores.sqlite.index.vectors  # noqa: F401
+
+    @contextmanager
+    def encoding(self, vectors: Sequence[Vectors]) -> Iterator[None]:
+        """Code vectors that the block writes, in one pass of arithmetic, while the thread that writes serves others."""
+        from engrain.stores.sqlite.index.vectors import encode_items
+
+        by_model: dict[str, list[Vectors]] = {}
+        for item_vectors in vectors:
+            by_model.setdefault(item_vectors.model, []).append(item_vectors)
+        for same in by_model.values():
+            with suppress(InvalidInput):  # the write of the wrong one raises it
+                self.codes.update(zip(map(id, same), encode_items(same), strict=True))
+        try:
+            yield
+        finally:
+            for item_vectors in vectors:
+                self.codes.pop(id(item_vectors), None)
 
     def after_writes(self, count: int) -> None:
         """SQLite needs no statistics."""

@@ -276,7 +276,7 @@ class WriteQueue:
         """Undo a transaction that was left open, and release the lock."""
         try:
             if self._db is not None and self._db.in_transaction:
-                self._db.run("rollback")
+                self._db.rollback()
         except EngrainError:
             self.drop_connection()  # it is unusable; the next write opens another
         finally:
@@ -358,7 +358,7 @@ class WriteQueue:
 
     def _commit(self, db: Connection, members: list[Write]) -> None:
         if not members:
-            db.run("rollback")
+            db.rollback()
             return
         if db.total_changes != self._changes_before or db.differences:
             self._hooks.before_commit(db)

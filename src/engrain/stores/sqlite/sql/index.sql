@@ -73,13 +73,13 @@ select n, dimension from model;
 insert into model (key, dimension) values (:model, :dimension) returning n, dimension;
 
 -- add_index_words --
-insert into words (item, pairs) values (:item, :pairs);
+insert into words (item, pairs, checksum) values (:item, :pairs, :checksum);
 
 -- add_code --
-insert into code (key, windows) values (:key, :windows);
+insert into code (key, windows, checksum) values (:key, :windows, :checksum);
 
 -- add_index_vector --
-insert into vector (key, windows) values (:key, :windows);
+insert into vector (key, windows, checksum) values (:key, :windows, :checksum);
 
 -- delete_index_words --
 delete from words where item = :item;
