@@ -11,9 +11,11 @@ from engrain.core.text.passages import (
     CHARACTERS_PER_PASSAGE,
     WORDS_PER_PASSAGE,
     NamedText,
+    find_sentence_spans,
     index_many,
     index_words,
     split_passages,
+    split_sentences,
 )
 from engrain.core.text.tokenizer import extract_terms, hash_term
 
@@ -93,3 +95,21 @@ def test_more_texts_than_one_round_takes_and_a_long_one_are_indexed_alike() -> N
     texts: list[NamedText] = [(f"tea {number}", None, None) for number in range(1_100)]
     texts.insert(3, ("tea " * 500, None, None))
     assert index_many(texts) == [index_words(*one) for one in texts]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Am 12. April lauf ich meinen ersten Halbmarathon. Dann ist Ruhe.",
+        "Mia kommt in die 2. Klasse. Tom bleibt zu Hause.",
+        "Ab dem 15. sind wir weg. Bis bald.",
+        "Dr. Okafor is my new doctor. She is kind.",
+    ],
+)
+def test_a_dot_within_a_sentence_ends_none(text: str) -> None:
+    first, second = find_sentence_spans(text, 0, len(text))
+    assert text[slice(*first)] + " " + text[slice(*second)] == text
+    assert [text[one.start : one.end] + "." for one in split_sentences(text)] == [
+        text[slice(*first)],
+        text[slice(*second)],
+    ]

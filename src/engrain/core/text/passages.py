@@ -27,6 +27,7 @@ _ABBREVIATION = re.compile(
     re.IGNORECASE,
 )
 _GERMAN_MONTH = re.compile(r"\. (?:(?:und|bis) \d|jan|feb|mär|apr|mai|jun|jul|aug|sep|okt|nov|dez)", re.IGNORECASE)
+_GERMAN_ORDINAL = re.compile(r"\b(?:der|die|das|dem|den|des|am|im|zum|zur|vom|beim) \d{1,3}$", re.IGNORECASE)
 _LEADING_MARKS = re.compile(r"[\s>*•#–—,;:.!?…)\]¿¡|+-]*(?:\d{1,2}[.)]\s+)?")
 _TRAILING_MARKS = " \t\r\n,;:.!?…–—-*"
 
@@ -98,7 +99,13 @@ def _extract_name(name: str | None) -> tuple[int, ...]:
 
 def find_sentence_spans(text: str, start: int, end: int) -> list[Span]:
     """Return the spans of the sentences in a part of the text, trimmed."""
-    return _trim_spans(text, _split_at_breaks(text, start, end))
+    ends = [match.end() for match in _SENTENCE_BREAK.finditer(text, start, end) if not _is_within_sentence(text, match)]
+    return _trim_spans(text, list(pairwise([start, *ends, end])))
+
+
+def _is_within_sentence(text: str, gap: re.Match[str]) -> bool:
+    dot = gap.start() - 1
+    return "\n" not in gap[0] and text[dot : dot + 1] == "." and _dot_is_inside(text, dot)
 
 
 def _split_at_breaks(text: str, start: int, end: int) -> list[Span]:
@@ -224,10 +231,11 @@ def trim_span(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _dot_is_inside(text: str, dot: int) -> bool:
-    """Tell if a dot belongs to an abbreviation, an initial or a German date."""
-    return _ABBREVIATION.search(text, max(0, dot - 8), dot) is not None or (
-        text[dot - 1 : dot].isdigit() and _GERMAN_MONTH.match(text, dot) is not None
-    )
+    """Tell if a dot belongs to an abbreviation, an initial, or a German date or ordinal."""
+    if not text[dot - 1 : dot].isdigit():
+        return _ABBREVIATION.search(text, max(0, dot - 8), dot) is not None
+    date = _GERMAN_MONTH.match(text, dot) is not None
+    return date or _GERMAN_ORDINAL.search(text, max(0, dot - 10), dot) is not None
 
 
 def merge_spans(spans: Sequence[Span]) -> list[Span]:
