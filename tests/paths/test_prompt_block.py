@@ -53,6 +53,27 @@ def test_a_statement_of_something_that_begins_now_is_no_wish(memory: Memory, sai
     assert (WISHES in memory.prompt("Plan a dinner", history=False)) is wished
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "from today answer me in Spanish please",
+        "ab heute bitte auf Englisch mit mir schreiben",
+        "du kannst mich ruhig duzen",
+        "sag bitte du zu mir",
+        "tutéame, por favor",
+        "vouvoyez-moi, merci",
+        "no pork in recipes please",
+        "max 3 sentences per answer please",
+        "send code changes as diffs please, I review better that way",
+        "can you always put the total at the end?",
+    ],
+)
+def test_a_wish_in_other_words_is_in_the_section_of_wishes(tmp_path: Path, said: str) -> None:
+    with Memory(tmp_path / "wishes.db", user="ana", background=False) as memory:
+        talk(memory, said)
+        assert WISHES in memory.prompt("Plan a dinner", history=False)
+
+
 def test_recall_has_the_profile_only_where_it_bears_on_the_question(memory: Memory) -> None:
     talk(memory, "I'm allergic to peanuts.", "I live in Quito.")
     assert "peanuts" in str(memory.recall("Suggest a menu for dinner"))

@@ -231,7 +231,8 @@ class _MessageReader:
         loose = [one for one in inside if isinstance(one, Statement) and not one.explicit]
         others = [one for one in found if one not in loose]
         # A clause alone is too little to refuse what a rule is sure of.
-        if verdict.drop and any(part.start <= one.start and one.end <= part.end for one in self.sentences):
+        whole_sentence = any(part.start <= one.start and one.end <= part.end for one in self.sentences)
+        if verdict.drop and whole_sentence and not any(one.wish for one in loose):
             return others
         wanted = verdict.keep or (loose and not part.is_question)
         slots = {one.slot for one in loose if one.slot}
@@ -246,7 +247,9 @@ class _MessageReader:
         whole = self._build_statement(start, part.end, verdict.kind, next(iter(slots), None))
         if not verdict.sure and verdict.kind != "instruction":
             whole = replace(whole, importance=UNSURE_IMPORTANCE)
-        return [*others, replace(whole, importance=max(one.importance for one in (whole, *loose)))]
+        together = (whole, *loose)
+        wish, importance = any(one.wish for one in together), max(one.importance for one in together)
+        return [*others, replace(whole, importance=importance, wish=wish)]
 
     def _find_rest(self, part: Sentence, stated: Sequence[Statement], kind: str) -> list[Found]:
         """Return what a kept sentence says between the facts that fill its slots, if that is more than a few words."""
