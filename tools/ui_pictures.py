@@ -21,8 +21,8 @@ from playwright.sync_api import sync_playwright
 
 from engrain import Memory, Scope, Source, StepAmbiguous, Store
 from engrain.ui.app import build_app
+from engrain.ui.page_request import Ui
 from engrain.ui.serve import make_access
-from engrain.ui.visit import Ui
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 NOTES = """Ana prefers Python over JavaScript.

@@ -25,8 +25,8 @@ import numpy as np
 from measure import BLIND_2_FILES, DEV, Measured, Message, hash_files, measure_messages, read_messages
 from states import Adam, KeptStates, draw_mask, fit_in_processes
 
+from engrain.core.model_weights import find_weights, pack_table
 from engrain.core.text.passages import Sentence
-from engrain.core.weights import find_weights, pack_table
 from engrain.ingest import sentence_model
 from engrain.ingest.gate import find_statements
 from engrain.ingest.sentence_model import BUCKETS, KEPT_KINDS, VECTOR_SCALE, Verdict, hash_words, scale_words

@@ -26,9 +26,9 @@ from measure import CHANGES, hash_files
 from states import Adam, KeptStates, draw_mask, fit_in_processes
 
 from engrain.core.model.items import Statement
+from engrain.core.model_weights import pack_table
 from engrain.core.rules.change_cues import find_signs, read_cues
 from engrain.core.text.passages import Sentence
-from engrain.core.weights import pack_table
 from engrain.ingest.change_finder import MAX_CANDIDATES
 from engrain.ingest.changes import BUCKETS, WEIGHTS, Chances, JudgedStatement, compare, hash_statement, read_statement
 from engrain.ingest.gate import find_statements

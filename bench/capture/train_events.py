@@ -28,8 +28,8 @@ from engrain.connect import sentence_kinds
 from engrain.connect.rules import find_prompt_sentences
 from engrain.connect.sentence_kinds import KINDS, Judged, SentenceJudge, list_inputs, score_inputs
 from engrain.connect.spool import remove_private
+from engrain.core.model_weights import find_weights
 from engrain.core.text.passages import Sentence, split_sentences
-from engrain.core.weights import find_weights
 
 HERE = Path(__file__).parent
 EVENT_FILES = (

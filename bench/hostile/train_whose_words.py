@@ -24,7 +24,7 @@ import click
 import numpy as np
 from whose_texts import FOLDS, OWN, UNKNOWN, Text, hash_texts, read_texts
 
-from engrain.core.weights import find_weights, pack_table
+from engrain.core.model_weights import find_weights, pack_table
 from engrain.ingest import whose_words
 from engrain.ingest.whose_words import (
     BUCKETS,

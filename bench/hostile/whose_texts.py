@@ -18,8 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from engrain.core.rules.frames import cue
 from engrain.core.rules.own_words import blank_blocks, blank_pasted
+from engrain.core.rules.quotation_frames import cue
 from engrain.core.text.passages import Sentence
 from engrain.ingest.sentence_model import KEPT_KINDS
 from engrain.ingest.whose_words import MAX_PARTS, split_parts

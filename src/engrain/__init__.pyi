@@ -112,12 +112,12 @@ from .privacy.receipts import Receipt as Receipt
 from .privacy.receipts import VerificationResult as VerificationResult
 from .tasks.admin import Tasks as Tasks
 from .tasks.admin import Timeline as Timeline
+from .tasks.resumable_agent import Effect as Effect
+from .tasks.resumable_agent import ResumableAgent as ResumableAgent
 from .tasks.run import AsyncRun as AsyncRun
 from .tasks.run import Run as Run
 from .tasks.steps import Compensate as Compensate
 from .tasks.steps import Retry as Retry
-from .tasks.workflow import Effect as Effect
-from .tasks.workflow import ResumableAgent as ResumableAgent
 from .tiers.conversation import ConversationMemory as ConversationMemory
 from .tiers.episodic import EpisodicMemory as EpisodicMemory
 from .tiers.procedural import ProceduralMemory as ProceduralMemory

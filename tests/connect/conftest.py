@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engrain.connect.home import ConnectHome
+from engrain.connect.data_folder import ConnectHome
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from engrain.connect import changes, json_text
 from engrain.connect.changes import ChangeLedger
 from engrain.connect.clients import CLIENTS, HOOK_MARK, Place, write_plugin
 from engrain.connect.connector import Connector, list_connections
-from engrain.connect.home import ConnectHome, open_store
+from engrain.connect.data_folder import ConnectHome, open_store
 from engrain.connect.status import are_hooks_trusted
 from engrain.core.errors import ConfigError, Conflict, NotFound
 

@@ -22,7 +22,7 @@ from examples import for_each
 
 from engrain.connect import hook
 from engrain.connect.clients import HOOK_SCRIPT, MCP_SCRIPT, Place
-from engrain.connect.home import ConnectHome, open_store
+from engrain.connect.data_folder import ConnectHome, open_store
 from engrain.connect.repository import find_user
 from engrain.server import resident
 

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from engrain.cli.main import root
+from engrain.connect.data_folder import ConnectHome, open_store
 from engrain.connect.events import HookEvent, read_event
-from engrain.connect.home import ConnectHome, open_store
 from engrain.connect.recorder import EventRecorder
 from engrain.connect.repository import Repository, find_user
 from engrain.connect.rule_files import BEGIN, END, load_rule_files, write_rule_block

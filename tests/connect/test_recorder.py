@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from examples import for_each
 
-from engrain.connect.blocks import PROMPT_TOKENS, START_TOKENS
 from engrain.connect.clients import Place, find_client
+from engrain.connect.data_folder import ConnectHome, open_store, switch
 from engrain.connect.events import read_event, strip_context
-from engrain.connect.home import ConnectHome, open_store, switch
 from engrain.connect.recorder import EventRecorder
 from engrain.connect.repository import find_repository, normalize_remote
 from engrain.connect.rules import Excerpt
+from engrain.connect.session_texts import PROMPT_TOKENS, START_TOKENS
 from engrain.connect.spool import put_event
 from engrain.memory import Memory, Store
 

@@ -21,7 +21,7 @@ from model_server import ANSWER, ModelServer, serve_model
 from real_clients import NAMES, Machine, find_client
 
 from engrain.connect.clients import HOOK_MARK
-from engrain.connect.home import ConnectHome, open_store
+from engrain.connect.data_folder import ConnectHome, open_store
 from engrain.connect.hook import BREAKER_FILE
 from engrain.connect.repository import find_user
 from engrain.connect.status import are_hooks_trusted, list_hooks

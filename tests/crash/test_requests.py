@@ -21,7 +21,7 @@ from forked import fork_child, wait_for_child
 from engrain import Memory, Note, Store
 from engrain.core.errors import Conflict, StepAmbiguous
 from engrain.core.model.tasks import TaskQuery
-from engrain.memory.sessions import Session
+from engrain.memory.session import Session
 from engrain.tasks.admin import Tasks
 from engrain.tiers.conversation import ConversationMemory
 from engrain.tiers.episodic import EpisodicMemory

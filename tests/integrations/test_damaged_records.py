@@ -16,7 +16,7 @@ from integration_kit import is_installed
 
 from engrain import EngrainError, Memory, Store, StoreCorrupt
 from engrain.core.model.records import Record, RecordDraft, RecordKey
-from engrain.integrations.stored_records import decoding, find_next_number
+from engrain.integrations.record_decoding import decoding, find_next_number
 
 Verb = Callable[[], Any]
 

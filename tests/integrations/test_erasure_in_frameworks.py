@@ -12,7 +12,7 @@ from engrain_conformance.embedder import HashEmbedder
 from integration_kit import Figures, count_bytes, is_installed
 
 from engrain import AsyncStore, InvalidInput, Memory, Store
-from engrain.integrations.owners import Owners, open_memory, open_store
+from engrain.integrations.memory_owners import Owners, open_memory, open_store
 
 Fill = Callable[[Store, Memory, str], Any]
 

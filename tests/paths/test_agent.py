@@ -24,7 +24,7 @@ from engrain import (
     TooLarge,
     tool,
 )
-from engrain.agent.prompt import DATA_NOTICE, LAST_STEP_NOTICE
+from engrain.agent.system_text import DATA_NOTICE, LAST_STEP_NOTICE
 from engrain.core.errors import ConfigError, EffectNotPerformed, ModelFailed
 from engrain.core.model.items import Item
 from engrain.core.model.messages import ChatReply, ToolCall

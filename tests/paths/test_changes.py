@@ -11,7 +11,7 @@ from engrain import Memory, Store
 from engrain.core.model.items import LATER_KEY, OUTDATES_KEY, RESERVED_KEY, Source
 from engrain.core.model.plans import Change, Plan
 from engrain.core.rules.profile import UNSURE_IMPORTANCE
-from engrain.ingest import analyze
+from engrain.ingest import read_messages
 from engrain.ingest.sentence_model import Verdict
 from engrain.providers import local
 
@@ -59,7 +59,7 @@ def test_what_is_kept_only_because_it_adds_to_something_known_is_unsure(
 ) -> None:
     memory.remember("We have a dog called Biscuit.")
     doubt = Verdict(keep=False, drop=False, kind="fact", sure=False)
-    monkeypatch.setattr(analyze, "judge_sentences", lambda states, parts: [doubt] * len(parts))
+    monkeypatch.setattr(read_messages, "judge_sentences", lambda states, parts: [doubt] * len(parts))
     result = memory.add_message("user", "Another dog too, a pug named Pepper")
     (fact,) = [memory.get(id) for id in result.facts]
     assert (fact.text, fact.importance) == ("Another dog too, a pug named Pepper", UNSURE_IMPORTANCE)

@@ -35,8 +35,8 @@ from engrain.core.model.sessions import Episode
 from engrain.core.model.tasks import Claim, StepEnd, StepStart, TaskEnd
 from engrain.health import CHECKS, privacy
 from engrain.health.context import CheckContext, run_checks
-from engrain.maintenance.background import MAINTENANCE_TASK
 from engrain.maintenance.passes import MAINTENANCE_SCOPE
+from engrain.maintenance.threads import MAINTENANCE_TASK
 from engrain.ports.storage import on_encrypted_disk
 from engrain.stores.redis.episodes import RedisEpisodes
 from engrain.stores.sqlite import health, opening

@@ -15,7 +15,7 @@ from engrain import Citation, Memory, Source
 from engrain.core.errors import ModelFailed
 from engrain.core.model.messages import ChatReply, ChatRequest
 from engrain.core.model.plans import Add
-from engrain.maintenance import enrichment_worker, metering
+from engrain.maintenance import enrichment_worker, model_usage
 from engrain.maintenance.enrichment_worker import improve_summary
 from engrain.providers.chat import AnthropicModel, OpenAIModel
 
@@ -363,7 +363,7 @@ def test_a_model_that_never_returns_is_seen_as_pending_asked_once_and_left_alone
     """An object of somebody else's, which does not know what a time-out is."""
     monkeypatch.setattr(enrichment_worker, "MODEL_TIMEOUT_SECONDS", 0.2)
     monkeypatch.setattr(enrichment_worker, "FIRST_PAUSE_SECONDS", 0.05)
-    monkeypatch.setattr(metering, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(model_usage, "GRACE_SECONDS", 0.1)
     never, asked = threading.Event(), []
 
     class Stuck:

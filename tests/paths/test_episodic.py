@@ -19,7 +19,7 @@ from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import FORGOTTEN, Draft, Item
 from engrain.core.model.plans import Correct, Forget, Plan
 from engrain.core.model.queries import ListQuery
-from engrain.core.rules.importance import EpisodeEvent
+from engrain.core.rules.episode_importance import EpisodeEvent
 from engrain.ports import Services
 from engrain.tiers.episodic import EpisodicMemory
 

@@ -24,8 +24,8 @@ from engrain.bench.recall import read_folder
 from engrain.cli.main import root
 from engrain.config import load_settings
 from engrain.connect.changes import ChangeLedger, FileEdit
+from engrain.connect.data_folder import ConnectHome, read_json
 from engrain.connect.events import read_event
-from engrain.connect.home import ConnectHome, read_json
 from engrain.connect.hook import read_breaker
 from engrain.connect.json_text import set_member
 from engrain.connect.repository import Repository

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engrain import Store
-from engrain.ingest import analyze
+from engrain.ingest import read_messages
 from engrain.ingest.gate import find_statements
 from engrain.ingest.whose_words import MIN_SURE, OwnChances, split_parts
 from engrain.providers.local import LocalEmbedder
@@ -39,7 +39,7 @@ def test_only_a_message_that_is_surely_the_speakers_changes_a_slot(
                 parts = split_parts(shown)
                 return OwnChances(parts, [chance] * len(parts), len(shown))
 
-            monkeypatch.setattr(analyze, "judge_speakers", judge)
+            monkeypatch.setattr(read_messages, "judge_speakers", judge)
             assert memory.add_message("user", text).facts
             found += [item.text for item in memory.slots.list("user.city")]
     assert found == [text, "I live in Lima"]

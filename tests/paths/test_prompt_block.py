@@ -10,7 +10,7 @@ from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory, Source
 from engrain.core.tokens import estimate_tokens
-from engrain.ingest import analyze
+from engrain.ingest import read_messages
 from engrain.ingest.sentence_model import Verdict
 
 WISHES, ABOUT = "## What the user always wants", "## About the user"
@@ -176,7 +176,7 @@ def test_the_rest_of_a_message_that_was_cut_to_a_few_words_is_no_hit(memory: Mem
 @pytest.mark.parametrize("sure", [True, False])
 def test_the_profile_has_only_what_is_surely_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sure: bool) -> None:
     verdict = Verdict(True, False, "fact", sure)
-    monkeypatch.setattr(analyze, "judge_sentences", lambda _states, parts: [verdict] * len(parts))
+    monkeypatch.setattr(read_messages, "judge_sentences", lambda _states, parts: [verdict] * len(parts))
     with Memory(tmp_path / "own.db") as memory:
         memory.start_session()
         (fact,) = memory.add_message("user", "the office cat owns the server room").facts

@@ -12,7 +12,7 @@ from erasing_kit import WORD, erase_from, fill, found, opened
 
 from engrain import InvalidInput, restore_backup
 from engrain.cli.main import root
-from engrain.stores.relational import leftovers
+from engrain.stores.relational import remaining_rows
 
 
 def run(*words: object) -> Result:
@@ -210,13 +210,13 @@ def test_many_receipts_are_looked_for_at_once(tmp_path: Path, monkeypatch: pytes
         asked = [*({"session": day} for day in days), {"source": "page.html"}, {"id": one}, {"user": "ana"}]
         kept = [str(erase_from(ana, **each).receipt) for each in asked]
     looks: list[str] = []
-    subjects = leftovers.load_subjects
+    subjects = remaining_rows.load_subjects
 
     def counted(*given: Any) -> Any:
         looks.append(given[-1])
         return subjects(*given)
 
-    monkeypatch.setattr(leftovers, "load_subjects", counted)
+    monkeypatch.setattr(remaining_rows, "load_subjects", counted)
     for receipts in (kept[:1], kept):
         for n, receipt in enumerate(receipts):
             (tmp_path / f"{n}.json").write_text(receipt)

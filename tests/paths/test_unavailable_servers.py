@@ -18,7 +18,8 @@ from redis_server import Server, start_redis
 from engrain import Memory
 from engrain.cli.main import root
 from engrain.core.errors import BackendUnavailableWarning, NotFound, StoreUnavailable
-from engrain.maintenance.background import push_changes
+from engrain.maintenance import threads
+from engrain.maintenance.threads import push_changes
 from engrain.stores.redis import connection
 from engrain.stores.vectors import outbox
 
@@ -187,12 +188,11 @@ def test_recall_without_its_vector_server_finds_what_was_fed_and_what_was_not(
 def test_doctor_shows_an_index_that_is_behind_or_away_and_rebuilds_it(
     tmp_path: Path, chroma_process: ChromaProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from engrain.maintenance import background
     from engrain.stores.vectors.chroma import ChromaServer
 
     path = settings(tmp_path, vectors=f"{chroma_process.url}/?timeout=3")
-    monkeypatch.setattr(background, "DRAIN_SECONDS", -1.0)  # nothing is brought when a command ends
-    monkeypatch.setattr(background.VectorSync, "start", lambda _: None)
+    monkeypatch.setattr(threads, "DRAIN_SECONDS", -1.0)  # nothing is brought when a command ends
+    monkeypatch.setattr(threads.VectorSync, "start", lambda _: None)
     for n in range(3):
         command(path, "remember", f"This is note number {n}.")
     report, code = command(path, "doctor")

@@ -38,7 +38,7 @@ from engrain.core.model.erasure import Subject
 from engrain.core.model.items import Vectors
 from engrain.core.model.plans import Change, Embed, Plan
 from engrain.core.model.queries import FOREVER, VectorPoint, VectorQuery
-from engrain.maintenance import background
+from engrain.maintenance import threads
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.vectors import outbox
 from engrain.stores.vectors.outbox import OutboxVectorIndex
@@ -372,8 +372,8 @@ def test_a_server_killed_in_the_middle_of_writes_has_all_of_them_in_the_end(
     mortal: ChromaProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outbox, "RETRY_PAUSE_SECONDS", 0.2)
-    monkeypatch.setattr(background, "MAX_PAUSE_SECONDS", 0.2)
-    monkeypatch.setattr(background, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(threads, "MAX_PAUSE_SECONDS", 0.2)
+    monkeypatch.setattr(threads, "POLL_SECONDS", 0.01)
     with Memory(settings(tmp_path, f"{mortal.url}/?timeout=3"), embedder=EMBEDDER) as memory:
         ids = []
         for n in range(90):

@@ -16,8 +16,8 @@ import uvicorn
 from engrain import Memory, Scope, Source, StepAmbiguous, Store
 from engrain.ui.addresses import write_owner
 from engrain.ui.app import build_app
+from engrain.ui.page_request import Ui
 from engrain.ui.serve import make_access
-from engrain.ui.visit import Ui
 
 
 @dataclass

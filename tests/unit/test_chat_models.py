@@ -18,7 +18,7 @@ from wire_server import Says, Sends, WireServer, fails
 
 from engrain.core.errors import ConfigError, InvalidInput, ModelFailed
 from engrain.core.model.messages import ChatMessage, ChatReply, ChatRequest, ToolCall, ToolSpec
-from engrain.maintenance.metering import MeteredModel
+from engrain.maintenance.model_usage import MeteredModel
 from engrain.providers import chat, http
 from engrain.providers.chat import AnthropicModel, OpenAIModel, open_model
 

@@ -35,11 +35,11 @@ from engrain.connect.json_text import append_element, lookup, remove_marked, rem
 from engrain.core.formats.importers import make_note, split_message
 from engrain.core.formats.manifests import read_backup_manifest
 from engrain.core.markdown.layout import PageBudget, fits_budget
-from engrain.core.rules.frames import find_framed
+from engrain.core.model_weights import load_weights
 from engrain.core.rules.own_words import detect_stored_traits
+from engrain.core.rules.quotation_frames import find_framed
 from engrain.core.text.passages import split_sentences
 from engrain.core.text.relative_dates import add_absolute_dates
-from engrain.core.weights import load_weights
 from engrain.ingest.changes import WEIGHTS, judge_aspects
 from engrain.ingest.write import split_windows
 from engrain.mirror.mirror import decode_page
@@ -71,18 +71,18 @@ BY_HAND: dict[str, Call] = {
     "engrain.core.formats.importers.split_message": lambda text: list(split_message("zep", text, "1")),
     "engrain.core.markdown.layout.fits_budget": lambda text: fits_budget(text, PageBudget()),
     "engrain.core.text.relative_dates.add_absolute_dates": lambda text: add_absolute_dates(text, date(2026, 11, 17)),
-    "engrain.core.rules.frames.find_framed": lambda text: list(find_framed(text, split_sentences(text))),
+    "engrain.core.rules.quotation_frames.find_framed": lambda text: list(find_framed(text, split_sentences(text))),
     "engrain.core.rules.own_words.detect_stored_traits": lambda text: detect_stored_traits(text, "user"),
     "engrain.ingest.write.split_windows": lambda text: split_windows(text, "fact", EMBEDDER),
     "engrain.mirror.render.Page.of": lambda text: Page.of("MEMORY.md", text),
 }
 # The verbs reach these, or they pass the text on as it is.
 THROUGH_VERBS = {
-    "engrain.connect.blocks.build_prompt_block": "Memory.recall",
+    "engrain.connect.session_texts.build_prompt_block": "Memory.recall",
     "engrain.connect.clients.edit_own_file": "takes engrain's own text",
     "engrain.connect.clients.edit_toml_server": "takes engrain's own command",
     "engrain.connect.events.make_output": "copies the text",
-    "engrain.connect.home.write_file": "copies the text",
+    "engrain.connect.data_folder.write_file": "copies the text",
     "engrain.connect.hook.write_all": "copies the text",
     "engrain.connect.mcp_front.write_line": "copies the text",
     "engrain.connect.sentence_kinds.SentenceJudge.judge": "connect.rules.read_prompt",
@@ -92,7 +92,7 @@ THROUGH_VERBS = {
     "engrain.connect.transcripts.TranscriptReader.prompt": "connect.events.strip_context",
     "engrain.connect.transcripts.TranscriptReader.tool": "copies the text",
     "engrain.core.formats.manifests.LineSums.add": "hashes the bytes",
-    "engrain.core.rules.frames.asks": "gate.find_statements",
+    "engrain.core.rules.quotation_frames.asks": "gate.find_statements",
     "engrain.ingest.change_finder.ChangeFinder.judge_change": "Memory.add_message of a user",
     "engrain.ingest.facts.find_meant": "Memory.add_message of a user",
     "engrain.ingest.forget_targets.TargetFinder.find": "Memory.add_message of a user",
@@ -113,16 +113,16 @@ THROUGH_VERBS = {
     "engrain.tiers.working.WorkingMemory.set_goal": "WorkingMemory.add_thought",
     "engrain.tiers.working.WorkingMemory.set_task": "WorkingMemory.add_thought",
     "engrain.transfer.foreign_databases.read_foreign_rows": "takes engrain's own SQL",
-    "engrain.agent.prompt.MemoryPrompt.render": "Memory.prompt",
-    "engrain.agent.prompt.build_system_text": "joins the texts",
+    "engrain.agent.system_text.MemoryPrompt.render": "Memory.prompt",
+    "engrain.agent.system_text.build_system_text": "joins the texts",
     "engrain.ingest.change_finder.ChangeFinder.find": "Memory.add_message of a user",
     "engrain.ingest.changes.read_statement": "Memory.add_message of a user",
     "engrain.core.model.sessions.make_event": "copies the text",
     "engrain.core.model.working.Buffer.with_model_summary": "copies the text",
-    "engrain.core.rules.frames.find_cue": "gate.find_statements",
-    "engrain.core.rules.frames.is_own_note": "gate.find_statements",
-    "engrain.core.rules.frames.is_short": "gate.find_statements",
-    "engrain.core.rules.frames.weigh_frame": "gate.find_statements",
+    "engrain.core.rules.quotation_frames.find_cue": "gate.find_statements",
+    "engrain.core.rules.quotation_frames.is_own_note": "gate.find_statements",
+    "engrain.core.rules.quotation_frames.is_short": "gate.find_statements",
+    "engrain.core.rules.quotation_frames.weigh_frame": "gate.find_statements",
     "engrain.core.rules.forget_matters.Topic.is_one_thing": "reads at most 600 characters",
     "engrain.core.rules.forget_matters.Topic.is_of_other": "reads at most 600 characters",
     "engrain.core.rules.forget_matters.Topic.has_value": "reads at most 600 characters",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.core.rules.importance import (
+from engrain.core.rules.episode_importance import (
     EPISODE_KINDS,
     HALF_LIFE_SECONDS,
     MIN_PROMOTED_IMPORTANCE,

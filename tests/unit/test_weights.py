@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engrain.core.weights import find_weights, load_weights, multiply, pack_table
+from engrain.core.model_weights import find_weights, load_weights, multiply, pack_table
 from engrain.ingest import changes
 from engrain.ingest.changes import judge_aspects, list_aspects
 from engrain.ingest.whose_words import WEIGHTS
@@ -42,7 +42,7 @@ def test_weights_of_whose_words_name_the_texts_they_were_made_from(monkeypatch: 
 def test_a_packed_table_is_read_back_within_half_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = np.random.default_rng(1).normal(size=(40, 3)).astype(np.float32)
     np.savez_compressed(tmp_path / "packed.npz", **pack_table("words", table), bias=np.ones(3, np.float16))
-    monkeypatch.setattr("engrain.core.weights.find_weights", lambda file, _: tmp_path / file)
+    monkeypatch.setattr("engrain.core.model_weights.find_weights", lambda file, _: tmp_path / file)
     read = load_weights("packed.npz")
     assert set(read) == {"words", "bias"}
     assert read["words"].dtype == read["bias"].dtype == np.float32

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, Unp
 
 from engrain.agent.attachments import parse_attachments
 from engrain.agent.journal import DurableJournal, EphemeralJournal, Part
-from engrain.agent.prompt import MemoryPrompt
 from engrain.agent.results import AgentEvent, AgentReply
 from engrain.agent.stream import iterate_events, iterate_events_async
+from engrain.agent.system_text import MemoryPrompt
 from engrain.agent.tools import Tool, make_output_tool
 from engrain.agent.tools import memory_tools as own_tools
 from engrain.agent.tools import tool as make_tool
@@ -25,7 +25,7 @@ from engrain.agent.turn import AgentConfig, RunParts, Turn, TurnRequest, shorten
 from engrain.core.errors import Conflict, InvalidInput
 from engrain.core.model.messages import Attachment, check_timeout
 from engrain.core.validation import check_count, check_key, check_text
-from engrain.maintenance.metering import MeteredModel
+from engrain.maintenance.model_usage import MeteredModel
 from engrain.memory import Memory
 from engrain.memory.async_memory import AsyncMemory
 from engrain.tasks.flow import Flow

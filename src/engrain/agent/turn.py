@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from engrain.agent.attachments import keep_attachments, load_attachments, refer_to_attachments
 from engrain.agent.journal import EphemeralJournal, Part
-from engrain.agent.prompt import MemoryPrompt, MemoryText, build_system_text
 from engrain.agent.results import AgentEvent, AgentReply, CallResult, StopReason, TextDelta, ToolStarted
+from engrain.agent.system_text import MemoryPrompt, MemoryText, build_system_text
 from engrain.agent.tools import (
     FINAL_ANSWER,
     NOT_KEPT,
@@ -45,7 +45,7 @@ from engrain.telemetry import traced
 
 if TYPE_CHECKING:
     from engrain.core.chat.window import Window
-    from engrain.maintenance.metering import MeteredModel
+    from engrain.maintenance.model_usage import MeteredModel
     from engrain.memory import Memory
     from engrain.tiers.conversation import ConversationMemory
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from engrain.connect.changes import ChangeLedger, FileChange
 from engrain.connect.clients import CLIENTS, Client, Place, find_client
-from engrain.connect.home import ConnectHome
+from engrain.connect.data_folder import ConnectHome
 from engrain.core.errors import NotFound
 
 

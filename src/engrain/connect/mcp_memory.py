@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 
-from engrain.connect.home import ConnectHome, is_off, open_store
+from engrain.connect.data_folder import ConnectHome, is_off, open_store
 from engrain.connect.repository import find_repository, make_scopes
 from engrain.core.errors import Conflict
 from engrain.core.http_routes import RIGHTS, Right
 from engrain.mcp.memories import StoreLoader
 from engrain.memory import Memory, Store
+from engrain.server.key_trust import Voice
 from engrain.server.resident import find
-from engrain.server.voices import Voice
 
 
 class RepositoryMemory:

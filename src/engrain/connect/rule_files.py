@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from engrain.connect.blocks import CODING
-from engrain.connect.home import write_file
+from engrain.connect.data_folder import write_file
 from engrain.connect.repository import Repository
+from engrain.connect.session_texts import CODING
 from engrain.core.errors import ConfigError
 from engrain.core.model.items import Item, Source
 from engrain.memory import Memory

@@ -12,8 +12,8 @@ from typing import Literal
 
 from engrain.connect.commands import is_work
 from engrain.connect.sentence_kinds import UNJUDGED, Judged, SentenceJudge
-from engrain.core.rules.frames import HIDDEN_LETTER
 from engrain.core.rules.own_words import blank_blocks, blank_pasted, find_own_words
+from engrain.core.rules.quotation_frames import HIDDEN_LETTER
 from engrain.core.secrets.redact import contains_secret
 from engrain.core.text.passages import Sentence, split_sentences
 from engrain.ingest.gate import find_statements

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 from engrain.core.errors import EngrainError
+from engrain.core.model_weights import Weights, load_weights, multiply
 from engrain.core.text.passages import Sentence
-from engrain.core.weights import Weights, load_weights, multiply
 from engrain.ingest import sentence_model
 
 if TYPE_CHECKING:

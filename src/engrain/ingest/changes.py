@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from engrain.core.model_weights import Weights, load_weights, multiply
 from engrain.core.rules.change_cues import SIGNS, Cues, find_signs, read_cues
-from engrain.core.weights import Weights, load_weights, multiply
 from engrain.ingest.sentence_model import GRAM, scale_words
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from engrain.core.errors import ConfigError
 from engrain.core.model.items import RESERVED_KEY, Note, Source
 from engrain.core.model.retention import TIERS
 from engrain.core.model.sessions import Episode, RawOutput
-from engrain.core.rules.importance import EpisodeEvent, ImportanceScore, make_repeat_key, score_importance
+from engrain.core.rules.episode_importance import EpisodeEvent, ImportanceScore, make_repeat_key, score_importance
 from engrain.ingest.tool_output import RAW_LIFETIME
 from engrain.ports import Services
 from engrain.ports.sessions import Episodes

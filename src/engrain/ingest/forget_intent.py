@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from engrain.core.model_weights import load_weights
 from engrain.core.rules.forget_requests import (
     Word,
     find_matter,
@@ -20,7 +21,6 @@ from engrain.core.rules.forget_requests import (
     read_words,
 )
 from engrain.core.text.passages import split_sentences, trim_span
-from engrain.core.weights import load_weights
 
 if TYPE_CHECKING:
     from engrain.ports.search import Matrix, TextStates

@@ -12,6 +12,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import Condition, Filter
 from engrain.core.model.items import Citation, Item
 from engrain.core.model.queries import VectorQuery, WordQuery
+from engrain.core.model_weights import load_weights
 from engrain.core.rules.change_cues import find_people, read_cues
 from engrain.core.rules.forget_matters import (
     Topic,
@@ -29,7 +30,6 @@ from engrain.core.rules.forget_requests import list_matter_words
 from engrain.core.rules.slot_names import SPEAKER_KEY
 from engrain.core.text.passages import Span, split_sentences
 from engrain.core.text.tokenizer import extract_terms, tokenize
-from engrain.core.weights import load_weights
 from engrain.ports import Services
 from engrain.ports.search import find_span_pooling, pin_embedder
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from engrain.core.model.items import ForgetRequest, Statement
 from engrain.core.rules import own_words
-from engrain.core.rules.frames import COLON, HIDDEN_LETTER, cue, find_cue, introduces_text, is_labelled
 from engrain.core.rules.profile import UNSURE_IMPORTANCE
+from engrain.core.rules.quotation_frames import COLON, HIDDEN_LETTER, cue, find_cue, introduces_text, is_labelled
 from engrain.core.rules.slot_names import fill_slot, find_mentioned_slot
 from engrain.core.rules.statements import compile_pattern, load_statement_rules
 from engrain.core.secrets.redact import contains_secret

@@ -19,20 +19,12 @@ from engrain.core.model.messages import Message, item_to_message, message_to_not
 from engrain.core.model.plans import Add, Applied, Correct, Forget, Plan, Step, refer_to_step
 from engrain.core.model.queries import WordQuery
 from engrain.core.model.sessions import EpisodeDraft
-from engrain.core.rules.importance import score_importance
+from engrain.core.rules.episode_importance import score_importance
 from engrain.core.rules.own_words import find_own_words
 from engrain.core.rules.slot_names import SPEAKER_KEY
 from engrain.core.text.tokenizer import extract_terms
 from engrain.core.validation import check_count, check_optional_key
 from engrain.ingest import episodes, write
-from engrain.ingest.analyze import (
-    MAX_GATE_CHARACTERS,
-    AnalyzedMessage,
-    Found,
-    analyze_messages,
-    asks_to_forget,
-    shorten_result,
-)
 from engrain.ingest.change_finder import NO_CHANGE, ChangeFinder
 from engrain.ingest.facts import (
     USER_NAME,
@@ -48,6 +40,14 @@ from engrain.ingest.facts import (
 from engrain.ingest.forget_targets import Candidate, TargetFinder, is_statement
 from engrain.ingest.message_results import RecordResult, build_result, find_cited, find_owners
 from engrain.ingest.message_vectors import MessageVectors
+from engrain.ingest.read_messages import (
+    MAX_GATE_CHARACTERS,
+    AnalyzedMessage,
+    Found,
+    analyze_messages,
+    asks_to_forget,
+    shorten_result,
+)
 from engrain.ingest.step_changes import end_older_steps
 from engrain.ingest.write import redact_message
 from engrain.ports import Services

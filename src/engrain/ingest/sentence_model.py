@@ -17,9 +17,9 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from engrain.core.model_weights import Weights, load_weights, multiply
 from engrain.core.rules.statements import load_statement_rules
 from engrain.core.text.passages import Clause, Sentence
-from engrain.core.weights import Weights, load_weights, multiply
 
 if TYPE_CHECKING:
     from engrain.ports.search import Matrix, TextStates

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from engrain.core.model.plans import Add, Step, refer_to_step
-from engrain.ingest.analyze import AnalyzedMessage
 from engrain.ingest.change_finder import ReadFact, find_ended_fact
+from engrain.ingest.read_messages import AnalyzedMessage
 
 MAX_FACTS_BACK = 50  # with which a new one is compared
 

@@ -20,8 +20,8 @@ from engrain.core.model.items import Item
 from engrain.core.model.messages import Message, item_to_message
 from engrain.core.model.queries import Summary
 from engrain.core.model.retention import WindowLimits
-from engrain.core.rules.frames import HIDDEN_LETTER
 from engrain.core.rules.own_words import blank_code, drop_pasted, find_own_words
+from engrain.core.rules.quotation_frames import HIDDEN_LETTER
 from engrain.core.secrets.redact import contains_secret
 from engrain.core.text.summarize import (
     SUMMARY_KIND,

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engrain.core.rules.frames import HIDDEN_LETTER, cue
+from engrain.core.model_weights import Weights, load_weights, multiply
 from engrain.core.rules.own_words import find_announced, find_hidden, find_lead_end
+from engrain.core.rules.quotation_frames import HIDDEN_LETTER, cue
 from engrain.core.text.languages import load_languages
 from engrain.core.text.passages import Sentence, Span, merge_spans, split_sentences, trim_span
 from engrain.core.text.tokenizer import tokenize
-from engrain.core.weights import Weights, load_weights, multiply
 
 if TYPE_CHECKING:
     from engrain.ports.search import Matrix, TextStates

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Annotated, Any
 
 from engrain.core.errors import BackendMissing
-from engrain.integrations.chat_words import keep_words, recall_block
-from engrain.integrations.owners import open_memory
+from engrain.integrations.chat_log import keep_words, recall_block
+from engrain.integrations.memory_owners import open_memory
 from engrain.memory.memory import Memory
 
 try:

@@ -13,9 +13,9 @@ from engrain.core.model.messages import Message
 from engrain.core.model.records import RecordKey
 from engrain.core.validation import check_key, check_text
 from engrain.ingest.messages import RecordOptions
-from engrain.integrations.chat_words import LOGGED_ROLES
-from engrain.integrations.owners import AnyMemory, open_memory
-from engrain.integrations.stored_records import find_next_number, read_json
+from engrain.integrations.chat_log import LOGGED_ROLES
+from engrain.integrations.memory_owners import AnyMemory, open_memory
+from engrain.integrations.record_decoding import find_next_number, read_json
 from engrain.tiers.records import IndexedDraft, IndexedRecord, IndexedRecords, encode_draft
 
 try:

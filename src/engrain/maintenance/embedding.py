@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from engrain.core.errors import EmbedderFailed, EngrainError
 from engrain.core.model.queries import EmbeddingModel, EmbedKind, UnembeddedItem
 from engrain.core.model.results import MaintenanceAction
-from engrain.maintenance.background import BATCH_SIZE as FEED_BATCH
 from engrain.maintenance.passes import NO_LIMIT, MaintenanceContext, MaintenancePass, PassResult, ReportProgress
+from engrain.maintenance.threads import BATCH_SIZE as FEED_BATCH
 from engrain.ports import Services
 from engrain.ports.search import Embedder, VectorModels
 from engrain.privacy.audit import record

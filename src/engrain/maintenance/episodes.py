@@ -12,7 +12,7 @@ from engrain.core.model.plans import Add, Plan
 from engrain.core.model.results import MaintenanceAction
 from engrain.core.model.retention import TIERS
 from engrain.core.model.sessions import Episode, EpisodeDraft
-from engrain.core.rules.importance import MIN_PROMOTED_IMPORTANCE
+from engrain.core.rules.episode_importance import MIN_PROMOTED_IMPORTANCE
 from engrain.ingest import episodes as ingest
 from engrain.ingest.messages import commit_plan
 from engrain.ingest.write import build_drafts

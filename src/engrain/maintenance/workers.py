@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from engrain.core.errors import EngrainError, StoreClosed
 from engrain.core.identity import Scope
 from engrain.core.model.results import MaintenanceReport
-from engrain.maintenance.background import MaintenanceScheduler, VectorSync
 from engrain.maintenance.embedding import EmbeddingWorker
-from engrain.maintenance.metering import MeteredModel
+from engrain.maintenance.model_usage import MeteredModel
 from engrain.maintenance.passes import RunHooks, list_scopes
+from engrain.maintenance.threads import MaintenanceScheduler, VectorSync
 from engrain.ports import Services
 
 if TYPE_CHECKING:

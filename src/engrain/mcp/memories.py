@@ -19,10 +19,10 @@ from engrain.server.views import Views
 
 if TYPE_CHECKING:
     from engrain.memory.memory import Memory
+    from engrain.server.key_trust import Voice
     from engrain.server.keys import KeyLimits
     from engrain.server.limits import Limiter
     from engrain.server.verbs import Caller
-    from engrain.server.voices import Voice
 
 VIEW = "mcp"
 READ_ONLY_RIGHTS: tuple[Right, ...] = ("read",)

@@ -23,8 +23,8 @@ from engrain.core.validation import check_count, suggest_name
 from engrain.mcp import answers
 from engrain.mcp.memories import MemorySource
 from engrain.memory.memory import Memory
+from engrain.server.key_trust import bound_voice
 from engrain.server.problems import Problem
-from engrain.server.voices import bound_voice
 from engrain.tiers.semantic import find_derived
 
 MAX_LISTED = 200

@@ -19,9 +19,9 @@ from engrain.core.identity import Scope, check_reads, check_scope
 from engrain.core.model.items import SourceKind
 from engrain.core.model.tasks import TaskRecord
 from engrain.core.validation import check_key
+from engrain.memory.foreign_verbs import answer_other_names
 from engrain.memory.memory import Memory
-from engrain.memory.other_names import answer_other_names
-from engrain.memory.sessions import Session
+from engrain.memory.session import Session
 from engrain.memory.store import Store
 from engrain.tasks.execution import TaskOptions
 from engrain.tasks.run import AsyncRun, check_callable, run_flow_async

@@ -19,8 +19,8 @@ from engrain.core.model.plans import Change, Outcome
 from engrain.core.model.recall import Effort, Recall, RecallRequest, check_effort
 from engrain.core.model.results import count_progress
 from engrain.core.validation import MAX_QUERY, check_count, check_key, check_share, check_text
-from engrain.memory.other_names import answer_other_names
-from engrain.memory.sessions import Session
+from engrain.memory.foreign_verbs import answer_other_names
+from engrain.memory.session import Session
 from engrain.memory.store import Store, fit_view
 from engrain.telemetry import traced
 
@@ -153,7 +153,7 @@ class Memory:
         and the work in progress are left out. If the embedder needs more than `deadline` seconds, words alone are
         searched. effort="thorough" orders the best again. `omitted` and `degraded` say what is missing, and why.
         """
-        from engrain.memory.recall import answer_recall
+        from engrain.memory.prompt_block import answer_recall
 
         request = RecallRequest(
             check_text(query, "query", MAX_QUERY),
@@ -177,7 +177,7 @@ class Memory:
         It holds, in this order: standing wishes, facts about the user, the work in progress, recalled items and the
         conversation so far.
         """
-        from engrain.memory.recall import answer_recall, prepare_prompt
+        from engrain.memory.prompt_block import answer_recall, prepare_prompt
 
         prepared = prepare_prompt(self, self._services, request, (self._scope, *self._reads), budget, history)
         return prepared.render(answer_recall(self, self._services, prepared.request, whole_profile=True))
@@ -405,8 +405,8 @@ class Memory:
         verifies it, and the answer has a receipt. NotFound if nothing was ever kept of it; OnHold under a legal hold. A
         dry run changes nothing. A killed erasure continues when the store is next opened.
         """
+        from engrain.privacy.data_requests import make_subject, prepare_erasure, preview_erasure
         from engrain.privacy.erase import erase
-        from engrain.privacy.requests import make_subject, prepare_erasure, preview_erasure
 
         subject = make_subject(self._scope, session=session, source=source, id=id)
         if dry_run:

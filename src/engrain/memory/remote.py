@@ -23,10 +23,10 @@ from engrain.core.model.messages import Message, MessageResult
 from engrain.core.model.plans import Change, Outcome
 from engrain.core.model.results import MemoryInfo
 from engrain.core.validation import check_key
+from engrain.memory.foreign_verbs import answer_other_names, make_attribute_error
 from engrain.memory.http_verbs import PARTS, Channel, Verb, find_route, make_headers, serve_verbs
 from engrain.memory.memory import Memory
-from engrain.memory.other_names import answer_other_names, make_attribute_error
-from engrain.memory.sessions import Session
+from engrain.memory.session import Session
 from engrain.memory.store import Store
 from engrain.memory.transfer import open_input, open_output
 from engrain.tiers.conversation import ConversationMemory

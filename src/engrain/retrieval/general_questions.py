@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engrain.core.weights import load_weights
+from engrain.core.model_weights import load_weights
 from engrain.retrieval.query import Question
 
 if TYPE_CHECKING:

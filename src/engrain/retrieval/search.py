@@ -15,8 +15,8 @@ from engrain.core.model.items import FORGOTTEN, Item
 from engrain.core.model.messages import item_to_message
 from engrain.core.model.queries import CandidateQuery, Candidates, OutdatedSpan
 from engrain.core.model.recall import Degraded, Hit, Recall, RecallRequest
-from engrain.core.rules.frames import HIDDEN_LETTER
 from engrain.core.rules.own_words import find_own_words
+from engrain.core.rules.quotation_frames import HIDDEN_LETTER
 from engrain.core.rules.relations import list_entities
 from engrain.core.rules.slot_names import states_same_name
 from engrain.core.text.passages import split_passages
@@ -32,7 +32,7 @@ from engrain.retrieval.candidates import (
     search_by_ports,
     search_with_server,
 )
-from engrain.retrieval.current import find_later, is_outdated_by_any, put_current_first
+from engrain.retrieval.current_before_stale import find_later, is_outdated_by_any, put_current_first
 from engrain.retrieval.general_questions import measure_generality
 from engrain.retrieval.query import Question, parse_query
 from engrain.retrieval.ranking import Collected, Matrix, Ranking, fuse, rank

@@ -35,6 +35,7 @@ from engrain.server.bodies import (
 )
 from engrain.server.events import EVENTS_TYPE, EventStreams
 from engrain.server.json_body import parse_json_body
+from engrain.server.key_trust import bound_voice
 from engrain.server.keys import KeyLimits
 from engrain.server.limits import Limiter
 from engrain.server.metrics import METRICS_TYPE, Metrics
@@ -46,7 +47,6 @@ from engrain.server.router import Endpoint, Router, build_endpoints
 from engrain.server.serve import answer_lifespan
 from engrain.server.verbs import Caller, Target, export_to_file
 from engrain.server.views import Views
-from engrain.server.voices import bound_voice
 from engrain.tiers.semantic import RememberCall, remember_each
 
 DEFAULT_MAX_BODY = 8 << 20

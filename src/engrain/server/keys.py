@@ -22,7 +22,7 @@ from engrain.core.http_routes import RIGHTS, Right
 from engrain.core.identity import Scope
 from engrain.core.validation import check_key, parse_strict, suggest_name
 from engrain.ports.plain_files import read_plain
-from engrain.server.voices import VOICES, Voice
+from engrain.server.key_trust import VOICES, Voice
 
 SCOPE_PARTS = ("tenant", "agent", "user")
 FILE_SUFFIX = ".keys.json"

@@ -16,7 +16,7 @@ from engrain.core.model.procedures import MAX_STEP, MAX_STEPS
 from engrain.core.model.recall import Effort
 from engrain.core.model.tasks import TaskStatus
 from engrain.core.model.working import MAX_GOAL, MAX_TOKENS
-from engrain.core.rules.importance import EpisodeKind
+from engrain.core.rules.episode_importance import EpisodeKind
 from engrain.core.validation import MAX_BATCH, MAX_NAME, MAX_QUERY, MAX_TEXT
 from engrain.memory.http_verbs import Verb
 from engrain.server import wire_types as wire

@@ -16,8 +16,8 @@ from engrain.core.model.results import MemoryInfo
 from engrain.memory.http_verbs import Verb
 from engrain.memory.memory import Memory
 from engrain.memory.store import Store
+from engrain.server.key_trust import Voice
 from engrain.server.keys import SCOPE_PARTS
-from engrain.server.voices import Voice
 from engrain.transfer.export import ExportResult
 
 

@@ -14,7 +14,7 @@ from engrain.core.model.items import RESERVED_KEY, Citation, Item, Note, Source
 from engrain.core.model.messages import EVENTS, Message, ToolCall, check_message, message_to_note
 from engrain.core.model.plans import Add, Applied, Plan, Request, make_request, refer_to_step
 from engrain.core.model.sessions import Episode, EpisodeDraft, Event, make_event
-from engrain.core.rules.importance import (
+from engrain.core.rules.episode_importance import (
     EPISODE_KINDS,
     EpisodeEvent,
     EpisodeKind,

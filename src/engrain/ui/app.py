@@ -18,6 +18,7 @@ from starlette.staticfiles import StaticFiles
 from engrain import EngrainError, InvalidInput, NotFound, TooLarge
 from engrain.ui.access import AccessMiddleware
 from engrain.ui.addresses import read_owner, write_owner
+from engrain.ui.page_request import Ui, Visit
 from engrain.ui.pages import (
     ask,
     doctor,
@@ -32,7 +33,6 @@ from engrain.ui.pages import (
     timeline,
 )
 from engrain.ui.rendering import render
-from engrain.ui.visit import Ui, Visit
 
 Show = Callable[[Visit], Response]
 MAX_FORM_BYTES = 8 << 20

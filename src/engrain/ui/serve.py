@@ -16,7 +16,7 @@ from engrain.server.access import LOCAL_HOSTS
 from engrain.server.serve import DEFAULT_PORT, Listener, listen_tcp
 from engrain.ui.access import Access
 from engrain.ui.app import build_app
-from engrain.ui.visit import Ui
+from engrain.ui.page_request import Ui
 
 LOOPBACK = "127.0.0.1"
 

@@ -16,7 +16,7 @@ import click
 from engrain.cli.command import memory_command
 from engrain.cli.context import CommandContext, complete_id, is_typed
 from engrain.cli.output import bold, dim, escape, format_day, format_table, wrap
-from engrain.connect.home import ConnectHome, open_store
+from engrain.connect.data_folder import ConnectHome, open_store
 from engrain.core.errors import ConfigError, Conflict, InvalidInput, NotFound
 from engrain.core.validation import count_noun, to_plain
 
@@ -153,7 +153,7 @@ def _choose_installed(connector: Connector, yes: bool) -> list[str]:
 
 
 def _switch(cli: CommandContext, home: ConnectHome, words: Sequence[str], project: bool) -> None:
-    from engrain.connect.home import switch
+    from engrain.connect.data_folder import switch
     from engrain.connect.repository import find_repository
 
     if len(words) > 1:
@@ -246,7 +246,7 @@ _TITLES = {
 @click.option("--days", type=click.IntRange(1, MAX_DAYS), default=1, show_default=True, help="How many days back.")
 def recap(cli: CommandContext, days: int) -> None:
     """Show what happened in the repository of this folder, today or in some days."""
-    from engrain.connect.blocks import get_kind, get_time
+    from engrain.connect.session_texts import get_kind, get_time
 
     since = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=days - 1)
     with _open_memories() as (memory, _):
@@ -282,9 +282,9 @@ def rules(cli: CommandContext, edit: tuple[str, str] | None, forget: str | None,
 
     --write changes nothing outside of its block, which begins and ends with a comment.
     """
-    from engrain.connect.blocks import list_rules, list_sections
     from engrain.connect.repository import find_repository
     from engrain.connect.rule_files import list_rule_files, load_rule_files, write_rule_block
+    from engrain.connect.session_texts import list_rules, list_sections
 
     if sum(map(bool, (edit, forget, read, write))) > 1:
         raise click.UsageError("--edit, --forget, --read and --write stand alone.")

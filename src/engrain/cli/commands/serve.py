@@ -19,8 +19,8 @@ from engrain.cli.output import bold, dim
 from engrain.core.errors import BackendMissing, ConfigError
 from engrain.core.http_routes import RIGHTS, Right
 from engrain.core.identity import Scope, check_scope
+from engrain.server.key_trust import VOICES
 from engrain.server.keys import SCOPE_PARTS, ApiKey, KeyFile, KeyLimits, find_key_path
-from engrain.server.voices import VOICES
 
 if TYPE_CHECKING:
     from engrain.mcp.http import McpApi
@@ -258,7 +258,7 @@ def mcp(
 
 
 def _serve_repository(home: str | None, names: Sequence[str], rights: tuple[Right, ...]) -> None:
-    from engrain.connect.home import ConnectHome
+    from engrain.connect.data_folder import ConnectHome
     from engrain.connect.mcp_memory import RepositoryMemory
     from engrain.mcp.stdio import serve_stdio
 

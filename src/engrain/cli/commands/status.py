@@ -22,7 +22,7 @@ from engrain.cli.output import (
     terminal_width,
     wrap,
 )
-from engrain.connect.home import ConnectHome
+from engrain.connect.data_folder import ConnectHome
 from engrain.core.errors import BackendMissing, ConfigError, EmptyText, InvalidInput, StoreCorrupt, StoreError
 from engrain.core.identity import Scope
 from engrain.core.model.results import GROUPS, NOT_OPENED, split_commands, summarize_checks

@@ -10,7 +10,7 @@ from typing import Any
 
 from engrain.core.model.items import Item
 from engrain.core.model.recall import WISHES_HEADING, OutdatedText, Section, escape_text, quote_item
-from engrain.core.rules.importance import decay_importance
+from engrain.core.rules.episode_importance import decay_importance
 from engrain.core.rules.profile import is_standing_wish
 
 MAX_WORDS_BESIDE = 3  # of a line of the summary that the profile tells, such as "from now on"

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from engrain.core.rules.frames import (
+from engrain.core.rules.message_filters import is_prompt_injection
+from engrain.core.rules.quotation_frames import (
     HIDDEN_LETTER,
     PARAGRAPH,
     asks,
@@ -20,7 +21,6 @@ from engrain.core.rules.frames import (
     shape,
     weigh_frame,
 )
-from engrain.core.rules.message_filters import is_prompt_injection
 from engrain.core.rules.statements import detect_traits
 from engrain.core.text.languages import load_languages
 from engrain.core.text.passages import Sentence, Span, merge_spans, split_sentences

@@ -8,8 +8,8 @@ from typing import Any
 
 from agent_framework import ContextProvider, Message
 
-from engrain.integrations.chat_words import keep_words, recall_block
-from engrain.integrations.owners import AnyMemory, open_memory
+from engrain.integrations.chat_log import keep_words, recall_block
+from engrain.integrations.memory_owners import AnyMemory, open_memory
 
 
 class EngrainContextProvider(ContextProvider):

@@ -12,9 +12,9 @@ from agent_framework import HistoryProvider, Message
 from engrain.core.errors import Conflict, InvalidInput
 from engrain.core.model.records import Record, RecordDraft
 from engrain.core.validation import check_key
-from engrain.integrations.owners import AnyMemory, open_memory
-from engrain.integrations.record_pages import iterate_records
-from engrain.integrations.stored_records import decoding, find_next_number, read_object
+from engrain.integrations.memory_owners import AnyMemory, open_memory
+from engrain.integrations.record_decoding import decoding, find_next_number, read_object
+from engrain.integrations.record_reader import iterate_records
 
 SPACE = "agent framework"
 _WITHOUT_SESSION = "default"

@@ -11,8 +11,8 @@ from anthropic.lib.tools import ToolError
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import Conflict
 from engrain.core.model.records import RecordDraft, RecordKey
-from engrain.integrations.owners import AnyMemory, open_memory
-from engrain.integrations.stored_records import find_next_number, read_number, read_text
+from engrain.integrations.memory_owners import AnyMemory, open_memory
+from engrain.integrations.record_decoding import find_next_number, read_number, read_text
 
 SPACE = "anthropic memory"
 ROOT = "/memories"

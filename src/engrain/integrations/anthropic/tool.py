@@ -10,7 +10,7 @@ from anthropic.lib.tools import BetaAbstractMemoryTool, BetaAsyncAbstractMemoryT
 
 from engrain.core.errors import EngrainError
 from engrain.integrations.anthropic.files import MemoryFiles
-from engrain.integrations.owners import AnyMemory
+from engrain.integrations.memory_owners import AnyMemory
 
 Answer = TypeVar("Answer")
 

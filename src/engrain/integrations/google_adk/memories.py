@@ -13,8 +13,8 @@ from google.genai import types
 
 from engrain.core.errors import NotFound
 from engrain.core.model.records import RecordDraft
-from engrain.integrations.chat_words import clean_query, keep_words
-from engrain.integrations.owners import AnyStore, open_store
+from engrain.integrations.chat_log import clean_query, keep_words
+from engrain.integrations.memory_owners import AnyStore, open_store
 from engrain.memory.memory import Memory
 
 SPACE = "google adk memory"

@@ -18,9 +18,9 @@ from google.adk.sessions.state import State
 
 from engrain.core.errors import Conflict
 from engrain.core.model.records import Record, RecordDraft, RecordKey
-from engrain.integrations.owners import AnyStore, open_store
-from engrain.integrations.record_pages import iterate_records
-from engrain.integrations.stored_records import check_object, decoding, find_next_number, read_object
+from engrain.integrations.memory_owners import AnyStore, open_store
+from engrain.integrations.record_decoding import check_object, decoding, find_next_number, read_object
+from engrain.integrations.record_reader import iterate_records
 from engrain.memory.memory import Memory
 
 SPACE = "google adk"

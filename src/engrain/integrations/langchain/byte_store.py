@@ -8,8 +8,8 @@ from langchain_core.stores import ByteStore
 
 from engrain.core.model.records import RecordDraft, RecordKey
 from engrain.core.validation import check_key
-from engrain.integrations.owners import AnyMemory, open_memory
-from engrain.integrations.record_pages import iterate_keys
+from engrain.integrations.memory_owners import AnyMemory, open_memory
+from engrain.integrations.record_reader import iterate_keys
 
 SPACE = "langchain bytes"
 

@@ -16,8 +16,8 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, Generati
 from engrain.core.clock import check_duration
 from engrain.core.errors import StoreCorrupt
 from engrain.core.model.records import Record, RecordDraft, RecordKey
-from engrain.integrations.owners import AnyMemory, open_memory
-from engrain.integrations.stored_records import decoding
+from engrain.integrations.memory_owners import AnyMemory, open_memory
+from engrain.integrations.record_decoding import decoding
 
 SPACE = "langchain cache"
 # A stored answer cannot make any other object.

@@ -11,8 +11,8 @@ from pydantic import BeforeValidator, ConfigDict
 
 from engrain.core.model.items import RESERVED_KEY
 from engrain.core.model.recall import Hit
-from engrain.integrations.chat_words import clean_query
-from engrain.integrations.owners import open_memory
+from engrain.integrations.chat_log import clean_query
+from engrain.integrations.memory_owners import open_memory
 from engrain.memory.memory import Memory
 
 

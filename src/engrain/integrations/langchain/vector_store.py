@@ -15,9 +15,9 @@ from engrain.core.errors import InvalidInput
 from engrain.core.model.items import Note, Source
 from engrain.core.model.records import RecordKey
 from engrain.core.validation import check_key
-from engrain.integrations.chat_words import clean_query
-from engrain.integrations.owners import AnyMemory, open_memory
-from engrain.integrations.stored_records import decoding, read_object
+from engrain.integrations.chat_log import clean_query
+from engrain.integrations.memory_owners import AnyMemory, open_memory
+from engrain.integrations.record_decoding import decoding, read_object
 from engrain.memory.memory import MAX_HITS
 from engrain.tiers.records import IndexedDraft, IndexedRecord, IndexedRecords
 

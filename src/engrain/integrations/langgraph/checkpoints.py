@@ -11,7 +11,7 @@ from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, Checkpoint
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from engrain.core.model.records import MAX_SCAN, Record, RecordKey
-from engrain.integrations.stored_records import check_object, decoding
+from engrain.integrations.record_decoding import check_object, decoding
 from engrain.tiers.records import ScopedRecords
 
 SPACE = "langgraph"

@@ -24,6 +24,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from engrain.core.clock import check_duration
 from engrain.core.errors import Conflict, InvalidInput
 from engrain.core.model.records import RecordDraft, RecordKey
+from engrain.integrations.langgraph.async_methods import ThreadedSaver
 from engrain.integrations.langgraph.checkpoints import (
     BLOB,
     CHECKPOINT,
@@ -35,10 +36,9 @@ from engrain.integrations.langgraph.checkpoints import (
     blob_key,
     read_place,
 )  # fmt: skip
-from engrain.integrations.langgraph.threaded import ThreadedSaver
-from engrain.integrations.owners import AnyMemory, AnyStore, Owners, UserOf
-from engrain.integrations.record_pages import iterate_keys
-from engrain.integrations.stored_records import corrupt_record, decoding, read_text
+from engrain.integrations.memory_owners import AnyMemory, AnyStore, Owners, UserOf
+from engrain.integrations.record_decoding import corrupt_record, decoding, read_text
+from engrain.integrations.record_reader import iterate_keys
 from engrain.tiers.records import ScopedRecords
 
 _COPIED_BYTES = 32_000_000

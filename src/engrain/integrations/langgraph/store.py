@@ -28,11 +28,11 @@ from engrain.core.errors import InvalidInput
 from engrain.core.identity import Scope
 from engrain.core.model.items import Note, Source
 from engrain.core.model.records import RecordKey
-from engrain.integrations.chat_words import clean_query
+from engrain.integrations.chat_log import clean_query
 from engrain.integrations.langgraph.filters import fits_namespace, matches_filter
-from engrain.integrations.owners import AnyMemory, AnyStore, Owners, UserOf
-from engrain.integrations.record_pages import iterate_keys
-from engrain.integrations.stored_records import check_object, decoding
+from engrain.integrations.memory_owners import AnyMemory, AnyStore, Owners, UserOf
+from engrain.integrations.record_decoding import check_object, decoding
+from engrain.integrations.record_reader import iterate_keys
 from engrain.memory.memory import MAX_HITS, Memory
 from engrain.tiers.records import IndexedDraft, IndexedRecord
 

@@ -19,9 +19,9 @@ from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 from engrain.core.errors import Conflict, NotFound
 from engrain.core.model.records import Expected, Record, RecordDraft, RecordKey
-from engrain.integrations.owners import AnyMemory, open_memory
-from engrain.integrations.record_pages import iterate_keys, iterate_records
-from engrain.integrations.stored_records import corrupt_record, decoding
+from engrain.integrations.memory_owners import AnyMemory, open_memory
+from engrain.integrations.record_decoding import corrupt_record, decoding
+from engrain.integrations.record_reader import iterate_keys, iterate_records
 
 SPACE = "pydantic ai"
 CONVERSATION, ENTRY = "conversation", "entry"

@@ -10,8 +10,8 @@ from typing import Any
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelMessage, ModelRequest, UserPromptPart
 
-from engrain.integrations.chat_words import keep_words, recall_block
-from engrain.integrations.owners import AnyMemory, open_memory
+from engrain.integrations.chat_log import keep_words, recall_block
+from engrain.integrations.memory_owners import AnyMemory, open_memory
 
 
 @dataclass

@@ -19,7 +19,7 @@ from engrain.stores.relational.dump import Dump
 from engrain.stores.relational.erasure import Erasures
 from engrain.stores.relational.reads import ItemReads
 from engrain.stores.relational.records import Records
-from engrain.stores.relational.requests import Requests
+from engrain.stores.relational.request_ids import Requests
 from engrain.stores.relational.restore import Restore
 from engrain.stores.relational.sessions import Episodes, Sessions
 from engrain.stores.relational.tasks import Tasks

@@ -22,7 +22,7 @@ from engrain.core.model.erasure import (
 from engrain.ports.erasure import NONE
 from engrain.stores.relational.dialect import Transaction
 from engrain.stores.relational.forget import count_part, remove_part
-from engrain.stores.relational.leftovers import (
+from engrain.stores.relational.remaining_rows import (
     count_leftovers,
     has_no_rows,
     load_tombstones,

@@ -19,9 +19,9 @@ from engrain.stores.relational.scopes import TABLES, hash_owner
 from engrain.stores.relational.statements import Statement, number_parameters
 from engrain.stores.sqlite.checksums import build_counter_raise, find_target, list_insert_triggers, prepare_insert
 from engrain.stores.sqlite.connection import CLOSED, Connection
-from engrain.stores.sqlite.new_scopes import add_scope_row
 from engrain.stores.sqlite.opening import StoreFile, find_steady_clock
 from engrain.stores.sqlite.pool import Loan, Pool, Snapshot, ThreadReads
+from engrain.stores.sqlite.scope_rows import add_scope_row
 from engrain.stores.sqlite.syntax import build_where, load_sql, load_statements, vector_key
 from engrain.stores.sqlite.writer import WriteQueue
 

@@ -14,7 +14,7 @@ from engrain.core.identity import IdSource, SortableIds, hash_keyed
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dump import Dump
 from engrain.stores.relational.records import Records
-from engrain.stores.relational.requests import Requests
+from engrain.stores.relational.request_ids import Requests
 from engrain.stores.relational.restore import Restore
 from engrain.stores.relational.sessions import Episodes, Sessions
 from engrain.stores.relational.tasks import Tasks

@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from engrain import Hit, Item, Omitted
 from engrain.core.model.items import KINDS
+from engrain.ui.page_request import Visit
 from engrain.ui.text import Span
-from engrain.ui.visit import Visit
 
 DEFAULT_HITS, MAX_HITS = 8, 100
 # Each part of a score, in words. docs/explanation/ranking.md has the weights.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from engrain.core.model.results import GROUPS, summarize_checks
-from engrain.ui.visit import Visit
+from engrain.ui.page_request import Visit
 
 MAX_ACTIONS = 200
 

@@ -13,8 +13,8 @@ from engrain.core.model.items import RESERVED_KEY
 from engrain.core.model.results import Explanation, explain_trust
 from engrain.core.validation import count_noun
 from engrain.tiers.semantic import MAX_DERIVED, find_derived
+from engrain.ui.page_request import Visit
 from engrain.ui.text import Span
-from engrain.ui.visit import Visit
 
 
 def show_item(visit: Visit) -> Response:

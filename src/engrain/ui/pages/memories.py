@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from engrain import MemoryInfo
 from engrain.ui.addresses import write_owner
-from engrain.ui.visit import Visit, describe_owner
+from engrain.ui.page_request import Visit, describe_owner
 
 MAX_SHOWN = 60
 CACHE_SECONDS = 5.0

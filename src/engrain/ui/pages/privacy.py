@@ -13,7 +13,7 @@ from engrain import ConfigError, Conflict, ErasureResult, InvalidInput, NotFound
 from engrain.core.model.results import describe_verification
 from engrain.core.validation import count_noun
 from engrain.ui.addresses import write_owner
-from engrain.ui.visit import Visit
+from engrain.ui.page_request import Visit
 
 AUDIT_PAGE = 100
 TARGETS = ("user", "session", "source")

@@ -8,8 +8,8 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 
 from engrain import Item
+from engrain.ui.page_request import Visit
 from engrain.ui.text import show_plain
-from engrain.ui.visit import Visit
 
 MAX_RELATIONS = 400  # a graph of more is a ball of wool
 

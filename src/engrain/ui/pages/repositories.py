@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from engrain import Item, Scope
 from engrain.ui.addresses import write_owner
-from engrain.ui.visit import Visit
+from engrain.ui.page_request import Visit
 
 MAX_SHOWN = 60
 MAX_READ = 300

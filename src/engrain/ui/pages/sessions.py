@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from engrain import NotFound
-from engrain.ui.visit import Visit
+from engrain.ui.page_request import Visit
 
 MAX_SESSIONS = 200
 PAGE_SIZE = 100

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from engrain.ui.visit import Visit
+from engrain.ui.page_request import Visit
 
 
 def show_slots(visit: Visit) -> Response:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from engrain import InvalidInput, StepRecord, Timeline
 from engrain.core.model.tasks import ENDED_STATUSES, TaskStatus
-from engrain.ui.visit import Visit
+from engrain.ui.page_request import Visit
 
 MAX_TASKS = 300
 MIN_WIDTH = 0.6  # of 100: a step of a millisecond is still seen

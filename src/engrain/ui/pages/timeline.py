@@ -12,9 +12,9 @@ from starlette.responses import JSONResponse, Response
 
 from engrain import Item, Memory
 from engrain.core.model.items import KINDS
+from engrain.ui.page_request import Visit
 from engrain.ui.rendering import to_local
 from engrain.ui.text import find_words
-from engrain.ui.visit import Visit
 
 PAGE_SIZE = 60
 SCAN_SIZE = 500  # items read at once while a text is searched

@@ -8,8 +8,8 @@ from functools import partial
 
 from engrain.core.model.items import ForgetRequest, Statement
 from engrain.core.model.messages import Message, message_to_note
+from engrain.core.rules.episode_importance import EpisodeEvent, EpisodeKind, measure_novelty
 from engrain.core.rules.forget_requests import mentions_forgetting, only_mentions
-from engrain.core.rules.importance import EpisodeEvent, EpisodeKind, measure_novelty
 from engrain.core.rules.message_filters import blank_recalled
 from engrain.core.rules.own_words import OwnWords
 from engrain.core.rules.statements import load_statement_rules
