@@ -96,7 +96,7 @@ from .core.model.sessions import SessionInfo as SessionInfo
 from .core.model.sessions import SessionStart as SessionStart
 from .core.model.tasks import StepRecord as StepRecord
 from .core.model.tasks import TaskRecord as TaskRecord
-from .maintenance.consolidate import ConsolidationResult as ConsolidationResult
+from .maintenance.remove_unused import ConsolidationResult as ConsolidationResult
 from .memory import Memory as Memory
 from .memory import Session as Session
 from .memory import Store as Store

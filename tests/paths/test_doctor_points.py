@@ -375,8 +375,8 @@ def test_17_an_item_that_its_own_vector_does_not_find_fails(memory: Memory) -> N
 
 
 def test_18_a_vector_server_that_is_behind_warns(memory: Memory, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from engrain.stores.vectors.outbox import OutboxVectorIndex
     from engrain.stores.vectors.qdrant import QdrantServer
+    from engrain.stores.vectors.server_index import OutboxVectorIndex
 
     assert_stands(memory, "vector server", "pass", "no vector server")
     kit = memory.store.services

@@ -27,11 +27,11 @@ from engrain.core.model.results import MaintenanceReport
 from engrain.core.model.retention import check_policies
 from engrain.core.model.sessions import Episode
 from engrain.core.model.tasks import Claim, TaskEnd
-from engrain.maintenance import consolidate as consolidating
 from engrain.maintenance import episodes
-from engrain.maintenance.consolidate import consolidate, plan_consolidation
+from engrain.maintenance import remove_unused as consolidating
 from engrain.maintenance.maintain import maintain
 from engrain.maintenance.passes import MaintenanceContext, RunHooks
+from engrain.maintenance.remove_unused import consolidate, plan_consolidation
 from engrain.ports import Services
 from engrain.tiers.episodic import EpisodicMemory
 from engrain.tiers.semantic import Relations, SemanticMemory
@@ -285,7 +285,7 @@ def test_other_memories_are_left_alone(kit: Services, clock: SetClock) -> None:
 def test_many_go_page_by_page(
     kit: Services, semantic: SemanticMemory, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engrain.maintenance.consolidate.PAGE_SIZE", 100)
+    monkeypatch.setattr("engrain.maintenance.remove_unused.PAGE_SIZE", 100)
     semantic.remember_many([Note(f"Small fact {n}.", 0.1) for n in range(303)], None, None)
     clock.advance(8 * DAY)
     assert len(consolidated(kit)) == 303

@@ -25,8 +25,8 @@ from engrain.core.model.results import MaintenanceReport
 from engrain.core.model.rows import ROW_KINDS
 from engrain.core.model.sessions import Episode
 from engrain.core.model.tasks import Claim, TaskEnd
-from engrain.maintenance import consolidate as consolidating
 from engrain.maintenance import episodes
+from engrain.maintenance import remove_unused as consolidating
 from engrain.maintenance import threads as keeping
 from engrain.maintenance.passes import MaintenanceContext
 from engrain.stores.sqlite import backup as backing

@@ -21,7 +21,7 @@ from engrain.core.errors import BackendUnavailableWarning, NotFound, StoreUnavai
 from engrain.maintenance import threads
 from engrain.maintenance.threads import push_changes
 from engrain.stores.redis import connection
-from engrain.stores.vectors import outbox
+from engrain.stores.vectors import server_index
 
 FACT = "Ana drinks green tea every morning."
 ASKED = "green tea every morning"
@@ -44,7 +44,7 @@ def chroma_process() -> Iterator[ChromaProcess]:
 @pytest.fixture(autouse=True)
 def _asked_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "RETRY_PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(outbox, "RETRY_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(server_index, "RETRY_PAUSE_SECONDS", 0.0)
 
 
 def settings(folder: Path, **stores: str) -> Path:

@@ -38,8 +38,8 @@ from engrain.core.markdown.layout import PageBudget, fits_budget
 from engrain.core.model_weights import load_weights
 from engrain.core.rules.own_words import detect_stored_traits
 from engrain.core.rules.quotation_frames import find_framed
+from engrain.core.text.absolute_dates import add_absolute_dates
 from engrain.core.text.passages import split_sentences
-from engrain.core.text.relative_dates import add_absolute_dates
 from engrain.ingest.changes import WEIGHTS, judge_aspects
 from engrain.ingest.write import split_windows
 from engrain.mirror.mirror import decode_page
@@ -70,7 +70,7 @@ BY_HAND: dict[str, Call] = {
     "engrain.core.formats.importers.make_note": lambda text: make_note("zep", text, "1"),
     "engrain.core.formats.importers.split_message": lambda text: list(split_message("zep", text, "1")),
     "engrain.core.markdown.layout.fits_budget": lambda text: fits_budget(text, PageBudget()),
-    "engrain.core.text.relative_dates.add_absolute_dates": lambda text: add_absolute_dates(text, date(2026, 11, 17)),
+    "engrain.core.text.absolute_dates.add_absolute_dates": lambda text: add_absolute_dates(text, date(2026, 11, 17)),
     "engrain.core.rules.quotation_frames.find_framed": lambda text: list(find_framed(text, split_sentences(text))),
     "engrain.core.rules.own_words.detect_stored_traits": lambda text: detect_stored_traits(text, "user"),
     "engrain.ingest.write.split_windows": lambda text: split_windows(text, "fact", EMBEDDER),

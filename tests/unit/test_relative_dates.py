@@ -6,7 +6,7 @@ from datetime import date
 
 import pytest
 
-from engrain.core.text.relative_dates import add_absolute_dates
+from engrain.core.text.absolute_dates import add_absolute_dates
 
 TUESDAY = date(2026, 11, 17)
 

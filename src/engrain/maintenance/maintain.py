@@ -20,7 +20,6 @@ from engrain.core.markdown.merge import MEMORY, SOUL
 from engrain.core.model.results import MaintenanceAction, MaintenanceReport
 from engrain.core.model.tasks import ENDED_STATUSES, Claim, TaskEnd, TaskQuery
 from engrain.maintenance.backups import plan_backups
-from engrain.maintenance.consolidate import plan_consolidation
 from engrain.maintenance.embedding import count_missing, count_vectors, plan_vector_passes
 from engrain.maintenance.episodes import plan_episode_passes
 from engrain.maintenance.passes import (
@@ -37,6 +36,7 @@ from engrain.maintenance.passes import (
     list_scopes,
     load_clock_state,
 )
+from engrain.maintenance.remove_unused import plan_consolidation
 from engrain.mirror.mirror import Mirror, read_folder_base
 from engrain.ports import Services
 from engrain.ports.storage import Folder, make_private_folder

@@ -44,7 +44,7 @@ from engrain.ports import Services
 from engrain.ports.items import iterate_items
 
 if TYPE_CHECKING:
-    from engrain.maintenance.consolidate import ConsolidationResult
+    from engrain.maintenance.remove_unused import ConsolidationResult
 
 # One transaction of a bulk forget: large enough to be quick, small enough that other writers get their turn.
 FORGET_BATCH = 500
@@ -88,7 +88,7 @@ class SemanticMemory:
 
     def consolidate(self, *, dry_run: bool = False) -> ConsolidationResult:
         """Remove knowledge of little importance that was rarely used; never a pinned, cited or recent item."""
-        from engrain.maintenance.consolidate import consolidate
+        from engrain.maintenance.remove_unused import consolidate
 
         return consolidate(self._services, self._scope, dry_run=dry_run)
 

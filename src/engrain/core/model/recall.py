@@ -13,8 +13,8 @@ from engrain.core.errors import InvalidInput
 from engrain.core.identity import Scope, is_sortable_id
 from engrain.core.model.filters import Filter
 from engrain.core.model.items import TRUST, Item
+from engrain.core.text.absolute_dates import add_absolute_dates
 from engrain.core.text.invisible import escape_invisible
-from engrain.core.text.relative_dates import add_absolute_dates
 from engrain.core.validation import fields_to_plain
 
 # What a prompt opens with, in this order. Wishes are the user's own words, and the only part that is no mere data.
