@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from engrain.connect.clients import HOOK_SCRIPT
-from engrain.connect.data_folder import ConnectHome, open_store
+from engrain.connect.connect_home import ConnectHome, open_store
 from engrain.connect.recorder import EventRecorder
 from engrain.connect.repository import find_repository, make_scopes
 from engrain.server.resident import find_place, stop

@@ -84,7 +84,7 @@ def restore_old_order() -> None:
     Imported wishes, which are never shown, take places among the standing wishes as they did then.
     """
     from engrain.retrieval import query, ranking, search, selection
-    from engrain.tiers import sessions
+    from engrain.tiers import session_lifecycle
 
     ranking.WEIGHTS |= {"words before": 0.5, "cover before": 0.0}
     ranking._WEIGHT_COLUMN = np.array(list(ranking.WEIGHTS.values()))[:, None]
@@ -94,7 +94,7 @@ def restore_old_order() -> None:
     selection._add_replies = lambda order, _reply: order
     search.MIN_COMPARED = 0
     ranking.TRUST = {"agent": 0.0}
-    sessions._TRUSTED = sessions._KNOWN
+    session_lifecycle._TRUSTED = session_lifecycle._KNOWN
 
 
 def _prepare() -> PreparedEmbedder:

@@ -12,7 +12,7 @@ from engrain_conformance.clock import SetClock
 from engrain_conformance.drafts import EMBEDDER
 
 from engrain.stores.sqlite import SqliteStore
-from engrain.stores.vectors.server_index import OutboxVectorIndex
+from engrain.stores.vectors.outbox_index import OutboxVectorIndex
 
 
 class FedSuite(VectorIndexSuite):

@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT / "tests" / "connect_clients"))
 import model_server  # noqa: E402
 from real_clients import Machine, find_client  # noqa: E402
 
-from engrain.connect.data_folder import ConnectHome  # noqa: E402
+from engrain.connect.connect_home import ConnectHome  # noqa: E402
 from engrain.server.resident import stop  # noqa: E402
 
 PICTURE = ROOT / "docs/images/connect-session.svg"

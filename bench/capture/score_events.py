@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from engrain.connect.commands import fixes, is_work, looks_failed
-from engrain.connect.rules import Excerpt, read_answer, read_prompt
 from engrain.connect.sentence_kinds import SentenceJudge
 from engrain.connect.spool import remove_private
+from engrain.connect.what_to_keep import Excerpt, read_answer, read_prompt
 from engrain.providers.local import LocalEmbedder
 
 

@@ -25,9 +25,9 @@ from score_events import Score, score_event
 from states import KeptStates
 
 from engrain.connect import sentence_kinds
-from engrain.connect.rules import find_prompt_sentences
 from engrain.connect.sentence_kinds import KINDS, Judged, SentenceJudge, list_inputs, score_inputs
 from engrain.connect.spool import remove_private
+from engrain.connect.what_to_keep import find_prompt_sentences
 from engrain.core.model_weights import find_weights
 from engrain.core.text.passages import Sentence, split_sentences
 

@@ -110,14 +110,14 @@ from .privacy.erase import ErasureResult as ErasureResult
 from .privacy.erase import UndoResult as UndoResult
 from .privacy.receipts import Receipt as Receipt
 from .privacy.receipts import VerificationResult as VerificationResult
-from .tasks.admin import Tasks as Tasks
-from .tasks.admin import Timeline as Timeline
+from .tasks.manage_tasks import Tasks as Tasks
+from .tasks.manage_tasks import Timeline as Timeline
 from .tasks.resumable_agent import Effect as Effect
 from .tasks.resumable_agent import ResumableAgent as ResumableAgent
 from .tasks.run import AsyncRun as AsyncRun
 from .tasks.run import Run as Run
-from .tasks.steps import Compensate as Compensate
-from .tasks.steps import Retry as Retry
+from .tasks.step_kinds import Compensate as Compensate
+from .tasks.step_kinds import Retry as Retry
 from .tiers.conversation import ConversationMemory as ConversationMemory
 from .tiers.episodic import EpisodicMemory as EpisodicMemory
 from .tiers.procedural import ProceduralMemory as ProceduralMemory
@@ -126,7 +126,7 @@ from .tiers.scoped_working import ScopedWorkingMemory as ScopedWorkingMemory
 from .tiers.semantic import Relations as Relations
 from .tiers.semantic import SemanticMemory as SemanticMemory
 from .tiers.semantic import Slots as Slots
-from .tiers.sessions import Sessions as Sessions
+from .tiers.session_lifecycle import Sessions as Sessions
 from .tiers.working import WorkingMemory as WorkingMemory
 from .transfer.copy import CopyResult as CopyResult
 from .transfer.export import ExportResult as ExportResult

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from engrain.core.secrets.redact import RedactFunction
     from engrain.stores.redis import RedisStore
     from engrain.stores.redis.store import RedisTransfer
-    from engrain.stores.vectors.server_index import OutboxVectorIndex
+    from engrain.stores.vectors.outbox_index import OutboxVectorIndex
 
 REDIS = ("redis", "rediss")
 VECTOR_SERVERS = ("qdrant", "chroma")
@@ -251,7 +251,7 @@ def _open_vectors(url: str, store: ItemStore, embedder: Embedder, clock: Clock) 
     key = os.environ.get(f"{scheme.upper()}_API_KEY") or None
     try:
         from engrain.stores.vectors.clients import acquire_client, release_client
-        from engrain.stores.vectors.server_index import OutboxVectorIndex
+        from engrain.stores.vectors.outbox_index import OutboxVectorIndex
 
         server = acquire_client(f"{url} {key}", lambda: _open_vector_server(scheme, url, key))
     except ModuleNotFoundError as exc:

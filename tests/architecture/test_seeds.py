@@ -10,7 +10,7 @@ from examples import for_each
 
 import engrain
 from engrain import Memory
-from engrain.tasks.admin import Tasks
+from engrain.tasks.manage_tasks import Tasks
 from engrain.tiers.conversation import ConversationMemory
 from engrain.tiers.episodic import EpisodicMemory
 from engrain.tiers.procedural import ProceduralMemory

@@ -11,7 +11,7 @@ from examples import for_each
 from source_trees import FILES, SOURCE, parse_module
 
 # The faces and the commands spell out every option; everything else takes at most six values.
-WIDE = {"factory.py", "agent.py", "admin.py", "episodic.py", "semantic.py"}
+WIDE = {"factory.py", "agent.py", "manage_tasks.py", "episodic.py", "semantic.py"}
 
 
 @cache

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engrain.connect.data_folder import ConnectHome
+from engrain.connect.connect_home import ConnectHome
 
 
 @pytest.fixture

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from engrain import Store
 from engrain.cli.main import root
-from engrain.connect import changes, json_text
-from engrain.connect.changes import ChangeLedger
+from engrain.connect import json_text, settings_changes
 from engrain.connect.clients import CLIENTS, HOOK_MARK, Place, write_plugin
+from engrain.connect.connect_home import ConnectHome, open_store
 from engrain.connect.connector import Connector, list_connections
-from engrain.connect.data_folder import ConnectHome, open_store
+from engrain.connect.settings_changes import ChangeLedger
 from engrain.connect.status import are_hooks_trusted
 from engrain.core.errors import ConfigError, Conflict, NotFound
 
@@ -268,14 +268,14 @@ def test_a_write_that_fails_takes_the_others_back(
     home: ConnectHome, user_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = write_foreign(user_folder)
-    write = changes.write_file
+    write = settings_changes.write_file
 
     def fail(path: Path, content: bytes) -> None:
         if path.name == "settings.json" and HOOK_MARK.encode() in content:
             raise OSError(28, "No space left on device")
         write(path, content)
 
-    monkeypatch.setattr(changes, "write_file", fail)
+    monkeypatch.setattr(settings_changes, "write_file", fail)
     with pytest.raises(ConfigError, match=r"No space left on device. Nothing was changed"):
         Connector(home).connect("claude")
     assert read_all(user_folder) == before

@@ -22,7 +22,7 @@ from examples import for_each
 
 from engrain.connect import hook
 from engrain.connect.clients import HOOK_SCRIPT, MCP_SCRIPT, Place
-from engrain.connect.data_folder import ConnectHome, open_store
+from engrain.connect.connect_home import ConnectHome, open_store
 from engrain.connect.repository import find_user
 from engrain.server import resident
 
@@ -56,7 +56,7 @@ def prompt(home: ConnectHome, text: str, number: int = 1) -> dict[str, Any]:
 
 
 def start(home: ConnectHome, **environment: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-P", "-m", "engrain.connect.service", str(home.folder)]
+    command = [sys.executable, "-P", "-m", "engrain.connect.event_service", str(home.folder)]
     return subprocess.Popen(command, env={**os.environ, **environment})
 
 

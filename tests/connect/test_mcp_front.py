@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from engrain.connect.clients import MCP_SCRIPT
-from engrain.connect.data_folder import ConnectHome
+from engrain.connect.connect_home import ConnectHome
 from engrain.connect.mcp_front import ANSWERS_FILE
 
 PATIENCE_SECONDS = 180.0

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from engrain.cli.main import root
-from engrain.connect.data_folder import ConnectHome, open_store
+from engrain.connect.connect_home import ConnectHome, open_store
 from engrain.connect.events import HookEvent, read_event
 from engrain.connect.recorder import EventRecorder
 from engrain.connect.repository import Repository, find_user

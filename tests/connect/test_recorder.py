@@ -14,13 +14,13 @@ import pytest
 from examples import for_each
 
 from engrain.connect.clients import Place, find_client
-from engrain.connect.data_folder import ConnectHome, open_store, switch
+from engrain.connect.connect_home import ConnectHome, open_store, switch
 from engrain.connect.events import read_event, strip_context
 from engrain.connect.recorder import EventRecorder
 from engrain.connect.repository import find_repository, normalize_remote
-from engrain.connect.rules import Excerpt
 from engrain.connect.session_texts import PROMPT_TOKENS, START_TOKENS
 from engrain.connect.spool import put_event
+from engrain.connect.what_to_keep import Excerpt
 from engrain.memory import Memory, Store
 
 PAYLOADS = Path(__file__).parent / "payloads"

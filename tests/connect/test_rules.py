@@ -11,9 +11,9 @@ import pytest
 from examples import for_each
 
 from engrain.connect.commands import fixes, is_everyday, is_work, looks_failed
-from engrain.connect.rules import Excerpt, read_answer, read_prompt
 from engrain.connect.sentence_kinds import Judged, SentenceJudge
 from engrain.connect.spool import remove_private
+from engrain.connect.what_to_keep import Excerpt, read_answer, read_prompt
 from engrain.core.errors import EmbedderFailed
 from engrain.core.text.passages import Sentence
 from engrain.providers.local import local_embedder

@@ -21,7 +21,7 @@ from model_server import ANSWER, ModelServer, serve_model
 from real_clients import NAMES, Machine, find_client
 
 from engrain.connect.clients import HOOK_MARK
-from engrain.connect.data_folder import ConnectHome, open_store
+from engrain.connect.connect_home import ConnectHome, open_store
 from engrain.connect.hook import BREAKER_FILE
 from engrain.connect.repository import find_user
 from engrain.connect.status import are_hooks_trusted, list_hooks
@@ -91,7 +91,7 @@ def run_client(machine: Machine, name: str, *words: str) -> str:
 def start(machine: Machine) -> None:
     """Start the resident process and wait until it answers from its model."""
     home = ConnectHome(machine.engrain_home)
-    command = [sys.executable, "-P", "-m", "engrain.connect.service", str(machine.engrain_home)]
+    command = [sys.executable, "-P", "-m", "engrain.connect.event_service", str(machine.engrain_home)]
     subprocess.Popen(command, env=machine.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     end = time.monotonic() + READY_SECONDS
     while read_pid(home) is None:

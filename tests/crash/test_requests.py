@@ -21,14 +21,14 @@ from forked import fork_child, wait_for_child
 from engrain import Memory, Note, Store
 from engrain.core.errors import Conflict, StepAmbiguous
 from engrain.core.model.tasks import TaskQuery
-from engrain.memory.session import Session
-from engrain.tasks.admin import Tasks
+from engrain.memory.session_handle import Session
+from engrain.tasks.manage_tasks import Tasks
 from engrain.tiers.conversation import ConversationMemory
 from engrain.tiers.episodic import EpisodicMemory
 from engrain.tiers.procedural import ProceduralMemory
 from engrain.tiers.scoped_working import ScopedWorkingMemory
 from engrain.tiers.semantic import Relations, SemanticMemory, Slots
-from engrain.tiers.sessions import Sessions
+from engrain.tiers.session_lifecycle import Sessions
 from engrain.tiers.working import WorkingMemory
 
 if not hasattr(os, "fork"):

@@ -13,7 +13,7 @@ from engrain.core.chat.parse import parse_messages
 from engrain.core.identity import Scope
 from engrain.core.model.messages import Message, ToolCall
 from engrain.core.tokens import estimate_tokens
-from engrain.ingest.messages import record_messages
+from engrain.ingest.write_messages import record_messages
 from engrain.ports import Services
 from engrain.stores.sqlite import SqliteStore
 

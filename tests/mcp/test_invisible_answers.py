@@ -13,7 +13,7 @@ from mcp_kit import local_server, run
 
 from engrain import Memory, Note, Store
 from engrain.cli.main import root
-from engrain.connect.data_folder import ConnectHome
+from engrain.connect.connect_home import ConnectHome
 from engrain.connect.recorder import EventRecorder
 from engrain.core.model.items import Source
 from engrain.core.text.invisible import escape_invisible, escape_invisible_json

@@ -11,7 +11,7 @@ from engrain_conformance.drafts import EMBEDDER, add, fact
 
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.vectors.chroma import ChromaServer
-from engrain.stores.vectors.server_index import OutboxVectorIndex
+from engrain.stores.vectors.outbox_index import OutboxVectorIndex
 
 
 def die(*_: Any) -> None:

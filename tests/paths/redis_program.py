@@ -9,7 +9,7 @@ import sys
 from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory
-from engrain.tasks.journal import StepJournal
+from engrain.tasks.step_journal import StepJournal
 
 NOTES = ["The first note.", "The second note."]
 DATED = "2020-01-01"  # a dated text is never merged with another: only its request id keeps it from being written twice

@@ -17,10 +17,10 @@ from engrain import Memory
 from engrain.core.errors import StoreError
 from engrain.core.model.results import MaintenanceReport
 from engrain.core.model.tasks import Claim
-from engrain.maintenance import threads as keeping
+from engrain.maintenance import schedule_and_sync as keeping
 from engrain.maintenance.maintain import maintain
 from engrain.maintenance.passes import MAINTENANCE_SCOPE, RunHooks
-from engrain.maintenance.threads import LEASE_SECONDS, MAINTENANCE_TASK, MaintenanceScheduler
+from engrain.maintenance.schedule_and_sync import LEASE_SECONDS, MAINTENANCE_TASK, MaintenanceScheduler
 
 HOUR = 3600.0
 

@@ -24,7 +24,7 @@ from engrain.cli.main import root
 from engrain.core.errors import ConfigError, DiskFull, NewerStore, StoreBusy, StoreCorrupt, WrongKey
 from engrain.core.model.results import GROUPS, CheckResult, summarize_checks
 from engrain.health import CHECKS
-from engrain.health.context import explain_unopened
+from engrain.health.run_checks import explain_unopened
 from engrain.stores.sqlite import schema
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "checklist.md"

@@ -19,7 +19,7 @@ from engrain.core.model.items import Draft
 from engrain.core.model.plans import Add, Plan
 from engrain.core.model.results import CheckResult
 from engrain.core.model.tasks import Claim
-from engrain.health import context
+from engrain.health import run_checks
 
 KEY = "Pay with 4111 1111 1111 1111, please."
 
@@ -115,7 +115,7 @@ def test_a_store_with_one_memory_speaks_of_it_as_ever(tmp_path: Path, clock: Set
 def test_of_many_memories_those_last_written_to_are_looked_into(
     store: Path, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(context, "MAX_MEMORIES", 2)
+    monkeypatch.setattr(run_checks, "MAX_MEMORIES", 2)
     with opened(store, "ana", clock) as memory:
         memory.remember("Ana likes cake.")
     found = points(store, clock)["secrets"]

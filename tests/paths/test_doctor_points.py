@@ -34,9 +34,9 @@ from engrain.core.model.results import CheckResult
 from engrain.core.model.sessions import Episode
 from engrain.core.model.tasks import Claim, StepEnd, StepStart, TaskEnd
 from engrain.health import CHECKS, privacy
-from engrain.health.context import CheckContext, run_checks
+from engrain.health.run_checks import CheckContext, run_checks
 from engrain.maintenance.passes import MAINTENANCE_SCOPE
-from engrain.maintenance.threads import MAINTENANCE_TASK
+from engrain.maintenance.schedule_and_sync import MAINTENANCE_TASK
 from engrain.ports.storage import on_encrypted_disk
 from engrain.stores.redis.episodes import RedisEpisodes
 from engrain.stores.sqlite import health, opening
@@ -375,8 +375,8 @@ def test_17_an_item_that_its_own_vector_does_not_find_fails(memory: Memory) -> N
 
 
 def test_18_a_vector_server_that_is_behind_warns(memory: Memory, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from engrain.stores.vectors.outbox_index import OutboxVectorIndex
     from engrain.stores.vectors.qdrant import QdrantServer
-    from engrain.stores.vectors.server_index import OutboxVectorIndex
 
     assert_stands(memory, "vector server", "pass", "no vector server")
     kit = memory.store.services

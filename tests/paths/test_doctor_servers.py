@@ -21,7 +21,7 @@ from engrain import Memory
 from engrain.core.model.queries import Finding
 from engrain.core.model.results import CheckResult
 from engrain.health import CHECKS
-from engrain.health.context import CheckContext
+from engrain.health.run_checks import CheckContext
 from engrain.stores.postgres import health
 from engrain.stores.postgres.dialect import load_statements
 

@@ -28,7 +28,7 @@ from engrain import (
     TooLarge,
 )
 from engrain.core.errors import EngrainError, StoreUnavailable
-from engrain.core.markdown.merge import SyncResult
+from engrain.core.markdown.three_way_merge import SyncResult
 from engrain.memory.async_memory import AsyncMemory
 from engrain.mirror.mirror import Mirror
 from engrain.stores.folder import FolderFiles

@@ -18,8 +18,8 @@ from forked import fork_child, wait_for_child
 from memory_kit import Open
 
 from engrain import Conflict, InvalidInput, Memory, ReadOnlyStore
-from engrain.core.markdown.merge import parse_log_day
 from engrain.core.markdown.page import read_page
+from engrain.core.markdown.three_way_merge import parse_log_day
 from engrain.stores.folder import FolderFiles
 from engrain.stores.sqlite.store import SqliteStore
 

@@ -13,7 +13,7 @@ from engrain_conformance.embedder import HashEmbedder
 from hostile_kit import Attack, check_attacks
 
 from engrain import Store
-from engrain.connect.data_folder import ConnectHome
+from engrain.connect.connect_home import ConnectHome
 from engrain.connect.hook import read_breaker
 from engrain.connect.recorder import EventRecorder
 from engrain.connect.transcripts import load_transcripts

@@ -23,13 +23,13 @@ from engrain.bench.evaluate import read_script
 from engrain.bench.recall import read_folder
 from engrain.cli.main import root
 from engrain.config import load_settings
-from engrain.connect.changes import ChangeLedger, FileEdit
-from engrain.connect.data_folder import ConnectHome, read_json
+from engrain.connect.connect_home import ConnectHome, read_json
 from engrain.connect.events import read_event
 from engrain.connect.hook import read_breaker
 from engrain.connect.json_text import set_member
 from engrain.connect.repository import Repository
 from engrain.connect.rule_files import load_rule_files
+from engrain.connect.settings_changes import ChangeLedger, FileEdit
 from engrain.connect.spool import take_events
 from engrain.connect.transcripts import read_transcript
 from engrain.core.errors import EngrainError

@@ -27,7 +27,7 @@ from engrain.core.model.sessions import Episode
 from engrain.core.model.tasks import Claim, TaskEnd
 from engrain.maintenance import episodes
 from engrain.maintenance import remove_unused as consolidating
-from engrain.maintenance import threads as keeping
+from engrain.maintenance import schedule_and_sync as keeping
 from engrain.maintenance.passes import MaintenanceContext
 from engrain.stores.sqlite import backup as backing
 

@@ -20,7 +20,7 @@ from redis_server import Server, redis_server, start_redis
 from engrain import LeaseLost, Memory, Run
 from engrain.core.errors import BackendMissing, ConfigError, InputChanged, StoreUnavailable, UnknownKey
 from engrain.stores.redis.episodes import RedisEpisodes
-from engrain.tasks.journal import StepJournal
+from engrain.tasks.step_journal import StepJournal
 
 SECRET = "The door code is 4711."
 

@@ -28,10 +28,10 @@ from engrain.core.model.messages import Message, ToolCall, item_to_message
 from engrain.core.model.plans import Add, Forget, Plan
 from engrain.core.model.queries import ListQuery
 from engrain.core.model.recall import Hit, Recall
-from engrain.ingest import gate, messages, write
+from engrain.ingest import gate, write, write_messages
 from engrain.ingest.extraction import extract_facts
-from engrain.ingest.messages import RecordOptions, RecordResult, record_messages
 from engrain.ingest.tool_output import MAX_SHOWN_CHARACTERS
+from engrain.ingest.write_messages import RecordOptions, RecordResult, record_messages
 from engrain.ports import Services
 
 
@@ -460,7 +460,7 @@ def test_whatever_the_gate_finds_it_is_not_shown_what_recall_gave(
 
     monkeypatch.setattr(gate, "find_statements", greedy)
     recalled = '- user.city: "I live in Lima" (2026-11-15, said by the user)'
-    padding = "x " * messages.MAX_GATE_CHARACTERS
+    padding = "x " * write_messages.MAX_GATE_CHARACTERS
     say(f"{recalled}\n{padding}I live in Oslo{padding}\n> {recalled} I live in Quito.")
     assert texts(kit) == ["I live in Quito"]
     (fact,) = items(kit)

@@ -18,10 +18,10 @@ from redis_server import Server, start_redis
 from engrain import Memory
 from engrain.cli.main import root
 from engrain.core.errors import BackendUnavailableWarning, NotFound, StoreUnavailable
-from engrain.maintenance import threads
-from engrain.maintenance.threads import push_changes
+from engrain.maintenance import schedule_and_sync
+from engrain.maintenance.schedule_and_sync import push_changes
 from engrain.stores.redis import connection
-from engrain.stores.vectors import server_index
+from engrain.stores.vectors import outbox_index
 
 FACT = "Ana drinks green tea every morning."
 ASKED = "green tea every morning"
@@ -44,7 +44,7 @@ def chroma_process() -> Iterator[ChromaProcess]:
 @pytest.fixture(autouse=True)
 def _asked_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "RETRY_PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(server_index, "RETRY_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(outbox_index, "RETRY_PAUSE_SECONDS", 0.0)
 
 
 def settings(folder: Path, **stores: str) -> Path:
@@ -191,8 +191,8 @@ def test_doctor_shows_an_index_that_is_behind_or_away_and_rebuilds_it(
     from engrain.stores.vectors.chroma import ChromaServer
 
     path = settings(tmp_path, vectors=f"{chroma_process.url}/?timeout=3")
-    monkeypatch.setattr(threads, "DRAIN_SECONDS", -1.0)  # nothing is brought when a command ends
-    monkeypatch.setattr(threads.VectorSync, "start", lambda _: None)
+    monkeypatch.setattr(schedule_and_sync, "DRAIN_SECONDS", -1.0)  # nothing is brought when a command ends
+    monkeypatch.setattr(schedule_and_sync.VectorSync, "start", lambda _: None)
     for n in range(3):
         command(path, "remember", f"This is note number {n}.")
     report, code = command(path, "doctor")

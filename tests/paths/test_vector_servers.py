@@ -38,10 +38,10 @@ from engrain.core.model.erasure import Subject
 from engrain.core.model.items import Vectors
 from engrain.core.model.plans import Change, Embed, Plan
 from engrain.core.model.queries import FOREVER, VectorPoint, VectorQuery
-from engrain.maintenance import threads
+from engrain.maintenance import schedule_and_sync
 from engrain.stores.sqlite import SqliteStore
-from engrain.stores.vectors import server_index
-from engrain.stores.vectors.server_index import OutboxVectorIndex
+from engrain.stores.vectors import outbox_index
+from engrain.stores.vectors.outbox_index import OutboxVectorIndex
 
 HERE = Path(__file__).parent
 
@@ -162,7 +162,7 @@ def test_an_index_behind_says_how_far(index: OutboxVectorIndex, store: SqliteSto
 def test_a_server_that_is_too_slow_for_a_batch_is_fed_in_smaller_ones(
     index: OutboxVectorIndex, server: QdrantServer, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_index, "RETRY_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(outbox_index, "RETRY_PAUSE_SECONDS", 0.0)
     put, sizes = server.put, []
 
     def slow(model: str, points: Any) -> None:
@@ -203,8 +203,8 @@ def test_a_filter_that_leaves_many_far_away_is_applied_before_the_limit(
     index: OutboxVectorIndex, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More than are compared one by one, and all beyond what the server names first."""
-    monkeypatch.setattr(server_index, "MAX_DIRECT_ITEMS", 20)
-    monkeypatch.setattr(server_index, "MIN_POINTS", 16)
+    monkeypatch.setattr(outbox_index, "MAX_DIRECT_ITEMS", 20)
+    monkeypatch.setattr(outbox_index, "MIN_POINTS", 16)
     rows = random_rows(300)
     order = np.argsort(-(rows @ rows[0]))
     far = set(order[-70:].tolist())
@@ -219,7 +219,7 @@ def test_a_filter_that_leaves_many_far_away_is_applied_before_the_limit(
 def test_more_equals_than_the_server_names_come_newest_first(
     index: OutboxVectorIndex, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_index, "MIN_POINTS", 16)
+    monkeypatch.setattr(outbox_index, "MIN_POINTS", 16)
     row = random_rows(1)[0]
     ids = add(store, *(with_row(str(n), row) for n in range(200)))
     feed_all(index)
@@ -371,9 +371,9 @@ def test_a_server_that_falls_silent_is_given_up_in_time(mortal: ChromaProcess, s
 def test_a_server_killed_in_the_middle_of_writes_has_all_of_them_in_the_end(
     mortal: ChromaProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_index, "RETRY_PAUSE_SECONDS", 0.2)
-    monkeypatch.setattr(threads, "MAX_PAUSE_SECONDS", 0.2)
-    monkeypatch.setattr(threads, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(outbox_index, "RETRY_PAUSE_SECONDS", 0.2)
+    monkeypatch.setattr(schedule_and_sync, "MAX_PAUSE_SECONDS", 0.2)
+    monkeypatch.setattr(schedule_and_sync, "POLL_SECONDS", 0.01)
     with Memory(settings(tmp_path, f"{mortal.url}/?timeout=3"), embedder=EMBEDDER) as memory:
         ids = []
         for n in range(90):

@@ -13,8 +13,8 @@ from server_kit import RunningServer
 
 from engrain.core.errors import EmbedderFailed, InvalidInput
 from engrain.server.keys import KeyLimits
-from engrain.server.pool import BATCHES_AT_A_TIME, MAX_BATCH, Batches, VerbPool
 from engrain.server.problems import Problem
+from engrain.server.thread_pool import BATCHES_AT_A_TIME, MAX_BATCH, Batches, VerbPool
 
 USERS = 12
 

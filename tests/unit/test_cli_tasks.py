@@ -17,7 +17,7 @@ from examples import for_each
 
 from engrain import LeaseLost, Memory, StepAmbiguous, TaskWaiting
 from engrain.cli.main import root
-from engrain.tasks.admin import Tasks
+from engrain.tasks.manage_tasks import Tasks
 
 Run = Callable[..., Result]
 

@@ -32,7 +32,7 @@ from linear_kit import (
 from engrain import Memory
 from engrain.connect.commands import fixes
 from engrain.connect.json_text import append_element, lookup, remove_marked, remove_member, set_member
-from engrain.core.formats.importers import make_note, split_message
+from engrain.core.formats.foreign_exports import make_note, split_message
 from engrain.core.formats.manifests import read_backup_manifest
 from engrain.core.markdown.layout import PageBudget, fits_budget
 from engrain.core.model_weights import load_weights
@@ -67,8 +67,8 @@ BY_HAND: dict[str, Call] = {
     "engrain.providers.embedding.check_texts": lambda text: check_texts([text], "query"),
     "engrain.ui.text.find_words": lambda text: find_words(text, text),
     "engrain.ingest.changes.judge_aspects": lambda text: judge_aspects(text, ZEROS, load_weights(WEIGHTS)),
-    "engrain.core.formats.importers.make_note": lambda text: make_note("zep", text, "1"),
-    "engrain.core.formats.importers.split_message": lambda text: list(split_message("zep", text, "1")),
+    "engrain.core.formats.foreign_exports.make_note": lambda text: make_note("zep", text, "1"),
+    "engrain.core.formats.foreign_exports.split_message": lambda text: list(split_message("zep", text, "1")),
     "engrain.core.markdown.layout.fits_budget": lambda text: fits_budget(text, PageBudget()),
     "engrain.core.text.absolute_dates.add_absolute_dates": lambda text: add_absolute_dates(text, date(2026, 11, 17)),
     "engrain.core.rules.quotation_frames.find_framed": lambda text: list(find_framed(text, split_sentences(text))),
@@ -82,7 +82,7 @@ THROUGH_VERBS = {
     "engrain.connect.clients.edit_own_file": "takes engrain's own text",
     "engrain.connect.clients.edit_toml_server": "takes engrain's own command",
     "engrain.connect.events.make_output": "copies the text",
-    "engrain.connect.data_folder.write_file": "copies the text",
+    "engrain.connect.connect_home.write_file": "copies the text",
     "engrain.connect.hook.write_all": "copies the text",
     "engrain.connect.mcp_front.write_line": "copies the text",
     "engrain.connect.sentence_kinds.SentenceJudge.judge": "connect.rules.read_prompt",

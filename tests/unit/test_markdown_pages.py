@@ -21,7 +21,8 @@ from engrain.core.markdown.layout import (
     list_conflict_ids,
     update_conflicts,
 )
-from engrain.core.markdown.merge import (
+from engrain.core.markdown.page import Entry, detect_line_end, hash_entry, read_page, write_entry
+from engrain.core.markdown.three_way_merge import (
     MEMORY,
     OVERFLOW,
     SYNC_BASE,
@@ -40,7 +41,6 @@ from engrain.core.markdown.merge import (
     read_base,
     write_base,
 )
-from engrain.core.markdown.page import Entry, detect_line_end, hash_entry, read_page, write_entry
 
 ID = "0" * 25
 

@@ -30,10 +30,9 @@ from engrain.core.identity import Scope
 from engrain.core.model.tasks import Claim, Lease, StepRecord, TaskEnd, TaskRecord
 from engrain.core.validation import MAX_JSON_DEPTH
 from engrain.stores.sqlite.opening import find_steady_clock
-from engrain.tasks.flow import Flow, Sleep, StoreCall, UserCall
-from engrain.tasks.journal import _MAX_WRITE_ATTEMPTS, write_reliably
+from engrain.tasks.flow_requests import Flow, Sleep, StoreCall, UserCall
 from engrain.tasks.lease import LeaseHolder, create_worker_name, is_worker_dead
-from engrain.tasks.outcomes import (
+from engrain.tasks.result_encoding import (
     choose_task_end,
     decode,
     describe_error,
@@ -44,7 +43,8 @@ from engrain.tasks.outcomes import (
     rebuild_error,
 )
 from engrain.tasks.run import run_flow, run_flow_async
-from engrain.tasks.steps import Retry
+from engrain.tasks.step_journal import _MAX_WRITE_ATTEMPTS, write_reliably
+from engrain.tasks.step_kinds import Retry
 
 plain = st.recursive(
     st.none()

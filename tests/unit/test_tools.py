@@ -14,7 +14,7 @@ from examples import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.agent.schema import fit_arguments
+from engrain.agent.tool_schema import fit_arguments
 from engrain.agent.tools import MAX_RESULT_CHARACTERS, Tool, render_value, tool
 from engrain.core.errors import InvalidInput
 

@@ -18,7 +18,7 @@ from proxy import Proxy
 
 from engrain.core.errors import ConfigError, EngrainError, NotFound, StoreUnavailable
 from engrain.stores.sqlite import SqliteStore
-from engrain.stores.vectors.server_index import OutboxVectorIndex
+from engrain.stores.vectors.outbox_index import OutboxVectorIndex
 
 
 @pytest.fixture

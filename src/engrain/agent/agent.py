@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, Unpack, overload
 
 from engrain.agent.attachments import parse_attachments
-from engrain.agent.journal import DurableJournal, EphemeralJournal, Part
 from engrain.agent.results import AgentEvent, AgentReply
 from engrain.agent.stream import iterate_events, iterate_events_async
 from engrain.agent.system_text import MemoryPrompt
@@ -22,13 +21,14 @@ from engrain.agent.tools import Tool, make_output_tool
 from engrain.agent.tools import memory_tools as own_tools
 from engrain.agent.tools import tool as make_tool
 from engrain.agent.turn import AgentConfig, RunParts, Turn, TurnRequest, shorten
+from engrain.agent.turn_journal import DurableJournal, EphemeralJournal, Part
 from engrain.core.errors import Conflict, InvalidInput
 from engrain.core.model.messages import Attachment, check_timeout
 from engrain.core.validation import check_count, check_key, check_text
 from engrain.maintenance.model_usage import MeteredModel
 from engrain.memory import Memory
 from engrain.memory.async_memory import AsyncMemory
-from engrain.tasks.flow import Flow
+from engrain.tasks.flow_requests import Flow
 from engrain.tasks.run import run_flow, run_flow_async
 
 if TYPE_CHECKING:

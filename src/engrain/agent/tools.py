@@ -11,14 +11,14 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
-from engrain.agent.schema import build_schema, fit_arguments, read_purpose
+from engrain.agent.tool_schema import build_schema, fit_arguments, read_purpose
 from engrain.core.errors import EffectNotPerformed, InvalidInput
 from engrain.core.model.items import Citation, Item, Note, Source
 from engrain.core.model.messages import ChatReply, ToolCall, ToolSpec, check_timeout, encode_arguments
 from engrain.core.validation import check_text
 from engrain.ports.timed_call import call_within
-from engrain.tasks.flow import Flow, Sleep, UserCall
-from engrain.tasks.steps import Retry, parse_retry
+from engrain.tasks.flow_requests import Flow, Sleep, UserCall
+from engrain.tasks.step_kinds import Retry, parse_retry
 
 if TYPE_CHECKING:
     from engrain.memory import Memory

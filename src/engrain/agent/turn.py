@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from engrain.agent.attachments import keep_attachments, load_attachments, refer_to_attachments
-from engrain.agent.journal import EphemeralJournal, Part
 from engrain.agent.results import AgentEvent, AgentReply, CallResult, StopReason, TextDelta, ToolStarted
 from engrain.agent.system_text import MemoryPrompt, MemoryText, build_system_text
 from engrain.agent.tools import (
@@ -27,6 +26,7 @@ from engrain.agent.tools import (
     clean_reply,
     fit_output,
 )
+from engrain.agent.turn_journal import EphemeralJournal, Part
 from engrain.core.errors import ApprovalNeeded, Conflict, InvalidInput, ModelFailed, NotFound, TaskWaiting
 from engrain.core.model.items import Citation, Source
 from engrain.core.model.messages import (
@@ -39,8 +39,8 @@ from engrain.core.model.messages import (
     find_call_spans,
 )
 from engrain.core.tokens import cut_middle, estimate_tokens, shorten_line
-from engrain.ingest.messages import RecordOptions, WriteAlong
-from engrain.tasks.flow import Flow, StoreCall, UserCall
+from engrain.ingest.write_messages import RecordOptions, WriteAlong
+from engrain.tasks.flow_requests import Flow, StoreCall, UserCall
 from engrain.telemetry import traced
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from typing import Any
 
 from engrain import __version__
 from engrain.connect import json_text
-from engrain.connect.changes import FileEdit
-from engrain.connect.data_folder import ConnectHome, write_file
+from engrain.connect.connect_home import ConnectHome, write_file
+from engrain.connect.settings_changes import FileEdit
 from engrain.core.errors import ConfigError, Conflict, InvalidInput
 from engrain.core.validation import suggest_name
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engrain.connect.changes import ChangeLedger, FileChange
 from engrain.connect.clients import CLIENTS, Client, Place, find_client
-from engrain.connect.data_folder import ConnectHome
+from engrain.connect.connect_home import ConnectHome
+from engrain.connect.settings_changes import ChangeLedger, FileChange
 from engrain.core.errors import NotFound
 
 

@@ -136,7 +136,7 @@ def ask(folder: str, body: bytes, end: float) -> Answer | None:
             return send(os.path.join(folder, SOCKET_FILE), body, end)
         except (FileNotFoundError, ConnectionRefusedError):
             if not started:
-                run("engrain.connect.service", folder)
+                run("engrain.connect.event_service", folder)
                 started = True
             time.sleep(RETRY_SECONDS)
         except (OSError, ValueError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from engrain.connect.data_folder import ConnectHome, is_off, open_store
+from engrain.connect.connect_home import ConnectHome, is_off, open_store
 from engrain.connect.repository import find_repository, make_scopes
 from engrain.core.errors import Conflict
 from engrain.core.http_routes import RIGHTS, Right

@@ -15,14 +15,14 @@ from datetime import datetime
 from typing import Any
 
 from engrain.connect.commands import fixes, is_work
-from engrain.connect.data_folder import HEARD_FILE, ConnectHome, is_off, write_file
+from engrain.connect.connect_home import HEARD_FILE, ConnectHome, is_off, write_file
 from engrain.connect.events import HookEvent, make_output, read_event
 from engrain.connect.repository import Repository, find_repository, make_scopes
-from engrain.connect.rules import PERSONAL, Excerpt, Kind, read_answer, read_prompt
 from engrain.connect.sentence_kinds import SentenceJudge
 from engrain.connect.session_state import Failure, SessionState, SessionStates
 from engrain.connect.session_texts import CODING, SESSION, Block, build_prompt_block, build_start_block
 from engrain.connect.spool import clean, put_event, take_events
+from engrain.connect.what_to_keep import PERSONAL, Excerpt, Kind, read_answer, read_prompt
 from engrain.core.errors import Conflict, InvalidInput, StoreError
 from engrain.core.model.items import Citation, SessionPosition, Source, SourceKind
 from engrain.memory import Memory, Store

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from engrain.connect.data_folder import write_file
+from engrain.connect.connect_home import write_file
 from engrain.connect.repository import Repository
 from engrain.connect.session_texts import CODING
 from engrain.core.errors import ConfigError

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engrain.connect.data_folder import read_json, write_file
+from engrain.connect.connect_home import read_json, write_file
 from engrain.core.errors import ConfigError
 
 MAX_SESSIONS = 256

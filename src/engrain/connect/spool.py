@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from engrain.connect.data_folder import REDACTED, ConnectHome, write_file
+from engrain.connect.connect_home import REDACTED, ConnectHome, write_file
 from engrain.core.errors import EngrainError
 from engrain.core.secrets.redact import make_redactor, redact_json
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from engrain.connect.clients import CLIENTS, HOOK_MARK, Client
+from engrain.connect.connect_home import HEARD_FILE, ConnectHome, list_switched_off, read_json
 from engrain.connect.connector import Connector, list_connections
-from engrain.connect.data_folder import HEARD_FILE, ConnectHome, list_switched_off, read_json
 from engrain.core.validation import count_noun
 from engrain.server.resident import ask, find_place
 

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from engrain.connect.data_folder import ConnectHome, read_json, write_file
+from engrain.connect.connect_home import ConnectHome, read_json, write_file
 from engrain.connect.events import HookEvent, read_event, strip_context
 from engrain.connect.recorder import EventRecorder
 from engrain.connect.repository import find_repository, make_scopes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engrain.health import durability, operation, privacy, retrieval, safety, tiers
-from engrain.health.context import Check
+from engrain.health.run_checks import Check
 
 CHECKS: tuple[Check, ...] = (
     *tiers.CHECKS,

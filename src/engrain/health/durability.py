@@ -18,7 +18,7 @@ from engrain.core.model.filters import parse_filter
 from engrain.core.model.queries import ListQuery
 from engrain.core.model.results import Verdict, report_failure, report_pass, report_warning
 from engrain.core.validation import count_noun
-from engrain.health.context import MAX_SORTED_MEMORIES, Check, CheckContext, describe_age, find_worst, report_own
+from engrain.health.run_checks import MAX_SORTED_MEMORIES, Check, CheckContext, describe_age, find_worst, report_own
 from engrain.maintenance.backups import list_backups
 from engrain.maintenance.passes import list_scopes
 from engrain.ports.plain_files import open_plain, read_plain

@@ -10,9 +10,9 @@ from engrain.core.clock import from_micros, to_micros
 from engrain.core.model.results import Verdict, list_first, report_failure, report_pass, report_warning
 from engrain.core.model.tasks import CHECKPOINT_VERSION, TaskQuery, TaskRecord
 from engrain.core.validation import count_noun
-from engrain.health.context import Check, CheckContext, describe_age, describe_span, report_own
+from engrain.health.run_checks import Check, CheckContext, describe_age, describe_span, report_own
 from engrain.maintenance.passes import MAINTENANCE_SCOPE
-from engrain.maintenance.threads import MAINTENANCE_TASK
+from engrain.maintenance.schedule_and_sync import MAINTENANCE_TASK
 
 MAX_MISSED_ROUNDS = 3
 MAX_TASKS = 1_000

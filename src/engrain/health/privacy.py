@@ -12,7 +12,7 @@ from engrain.core.model.results import Verdict, format_command, list_first, repo
 from engrain.core.model.tasks import ENDED_STATUSES, TaskQuery
 from engrain.core.secrets.redact import PrivateKind, find_private
 from engrain.core.validation import count_noun
-from engrain.health.context import MAX_CHARACTERS_READ, Check, CheckContext, describe_age
+from engrain.health.run_checks import MAX_CHARACTERS_READ, Check, CheckContext, describe_age
 from engrain.maintenance import episodes
 from engrain.maintenance.passes import NO_LIMIT, MaintenanceContext
 from engrain.ports.erasure import Erasing

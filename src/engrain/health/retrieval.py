@@ -9,7 +9,7 @@ from engrain.core.model.items import Item
 from engrain.core.model.queries import VectorQuery, WordQuery
 from engrain.core.model.results import Verdict, list_first, report_failure, report_pass, report_warning
 from engrain.core.text.tokenizer import extract_terms
-from engrain.health.context import Check, CheckContext, find_worst
+from engrain.health.run_checks import Check, CheckContext, find_worst
 from engrain.ports.search import Embedder, VectorModels
 from engrain.ports.storage import Deployed
 

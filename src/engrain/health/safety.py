@@ -6,7 +6,7 @@ import shlex
 
 from engrain.core.errors import EngrainError
 from engrain.core.markdown.layout import list_conflict_ids
-from engrain.core.markdown.merge import CONFLICTS, SOUL_SLOT
+from engrain.core.markdown.three_way_merge import CONFLICTS, SOUL_SLOT
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import TRUST, Item
 from engrain.core.model.messages import get_answered_call, read_calls
@@ -15,7 +15,7 @@ from engrain.core.model.results import Verdict, format_command, list_first, repo
 from engrain.core.rules.message_filters import is_prompt_injection
 from engrain.core.rules.removal import find_addresses
 from engrain.core.validation import count_noun
-from engrain.health.context import MAX_CHARACTERS_READ, Check, CheckContext, find_worst
+from engrain.health.run_checks import MAX_CHARACTERS_READ, Check, CheckContext, find_worst
 from engrain.ports.storage import is_open_to_others
 
 USER_SLOT_PREFIX = "user."

@@ -12,7 +12,7 @@ from engrain.core.model.results import Verdict, list_first, report_failure, repo
 from engrain.core.model.retention import CONVERSATION_LIMITS, TIERS
 from engrain.core.model.tasks import TaskQuery
 from engrain.core.validation import count_noun
-from engrain.health.context import Check, CheckContext, find_worst
+from engrain.health.run_checks import Check, CheckContext, find_worst
 from engrain.maintenance import episodes as episode_passes
 from engrain.maintenance.passes import MaintenanceContext
 

@@ -12,7 +12,7 @@ from engrain.core.errors import BackendMissing, BadText, Conflict, TooLarge
 from engrain.core.model.messages import Message
 from engrain.core.model.records import RecordKey
 from engrain.core.validation import check_key, check_text
-from engrain.ingest.messages import RecordOptions
+from engrain.ingest.write_messages import RecordOptions
 from engrain.integrations.chat_log import LOGGED_ROLES
 from engrain.integrations.memory_owners import AnyMemory, open_memory
 from engrain.integrations.record_decoding import find_next_number, read_json

@@ -14,7 +14,7 @@ from engrain.core.errors import EmbedderFailed, EngrainError
 from engrain.core.model.queries import EmbeddingModel, EmbedKind, UnembeddedItem
 from engrain.core.model.results import MaintenanceAction
 from engrain.maintenance.passes import NO_LIMIT, MaintenanceContext, MaintenancePass, PassResult, ReportProgress
-from engrain.maintenance.threads import BATCH_SIZE as FEED_BATCH
+from engrain.maintenance.schedule_and_sync import BATCH_SIZE as FEED_BATCH
 from engrain.ports import Services
 from engrain.ports.search import Embedder, VectorModels
 from engrain.privacy.audit import record

@@ -14,8 +14,8 @@ from engrain.core.model.retention import TIERS
 from engrain.core.model.sessions import Episode, EpisodeDraft
 from engrain.core.rules.episode_importance import MIN_PROMOTED_IMPORTANCE
 from engrain.ingest import episodes as ingest
-from engrain.ingest.messages import commit_plan
 from engrain.ingest.write import build_drafts
+from engrain.ingest.write_messages import commit_plan
 from engrain.maintenance.passes import NO_LIMIT, REMOVED, MaintenanceContext, MaintenancePass, ReportProgress
 
 PAGE_SIZE = 500

@@ -16,7 +16,7 @@ from engrain.core.clock import CLOCK_CONFIRMATION, ClockState, clock_jumped, nex
 from engrain.core.errors import EngrainError, LeaseLost, StoreClosed, StoreError, StoreUnavailable, raise_interrupt
 from engrain.core.identity import Scope
 from engrain.core.markdown.layout import has_placeholder, widen_folder_pattern
-from engrain.core.markdown.merge import MEMORY, SOUL
+from engrain.core.markdown.three_way_merge import MEMORY, SOUL
 from engrain.core.model.results import MaintenanceAction, MaintenanceReport
 from engrain.core.model.tasks import ENDED_STATUSES, Claim, TaskEnd, TaskQuery
 from engrain.maintenance.backups import plan_backups

@@ -15,7 +15,7 @@ from engrain.core.model.results import MaintenanceReport
 from engrain.maintenance.embedding import EmbeddingWorker
 from engrain.maintenance.model_usage import MeteredModel
 from engrain.maintenance.passes import RunHooks, list_scopes
-from engrain.maintenance.threads import MaintenanceScheduler, VectorSync
+from engrain.maintenance.schedule_and_sync import MaintenanceScheduler, VectorSync
 from engrain.ports import Services
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from mcp.server.mcpserver.tools import Tool
 from mcp.types import CallToolResult, ToolAnnotations
 from pydantic import Field
 
-from engrain.agent.schema import build_schema, fit_arguments, read_purpose
+from engrain.agent.tool_schema import build_schema, fit_arguments, read_purpose
 from engrain.core.errors import EngrainError, InvalidInput, NotFound, StoreBusy
 from engrain.core.http_routes import Right
 from engrain.core.model.items import Citation, Kind, Source

@@ -21,11 +21,11 @@ from engrain.core.model.tasks import TaskRecord
 from engrain.core.validation import check_key
 from engrain.memory.foreign_verbs import answer_other_names
 from engrain.memory.memory import Memory
-from engrain.memory.session import Session
+from engrain.memory.session_handle import Session
 from engrain.memory.store import Store
-from engrain.tasks.execution import TaskOptions
 from engrain.tasks.run import AsyncRun, check_callable, run_flow_async
-from engrain.tiers.sessions import new_session
+from engrain.tasks.run_lifecycle import TaskOptions
+from engrain.tiers.session_lifecycle import new_session
 
 if TYPE_CHECKING:
     from engrain.ports import Model

@@ -20,13 +20,13 @@ from engrain.core.identity import Scope
 from engrain.core.validation import check_key, check_optional_key
 from engrain.memory.memory import Memory
 from engrain.memory.store import Store
-from engrain.tasks.admin import Tasks
+from engrain.tasks.manage_tasks import Tasks
 from engrain.tiers.conversation import ConversationMemory
 from engrain.tiers.episodic import EpisodicMemory
 from engrain.tiers.procedural import ProceduralMemory
 from engrain.tiers.scoped_working import ScopedWorkingMemory
 from engrain.tiers.semantic import Relations, SemanticMemory, Slots
-from engrain.tiers.sessions import Sessions
+from engrain.tiers.session_lifecycle import Sessions
 
 PARTS: Mapping[str, type] = {
     "slots": Slots,

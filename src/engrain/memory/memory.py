@@ -20,7 +20,7 @@ from engrain.core.model.recall import Effort, Recall, RecallRequest, check_effor
 from engrain.core.model.results import count_progress
 from engrain.core.validation import MAX_QUERY, check_count, check_key, check_share, check_text
 from engrain.memory.foreign_verbs import answer_other_names
-from engrain.memory.session import Session
+from engrain.memory.session_handle import Session
 from engrain.memory.store import Store, fit_view
 from engrain.telemetry import traced
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from engrain.ports import Model, Services
     from engrain.ports.search import Embedder
     from engrain.privacy.erase import ErasureResult
-    from engrain.tasks.admin import Tasks
+    from engrain.tasks.manage_tasks import Tasks
     from engrain.tasks.run import Run
     from engrain.tiers.conversation import ConversationMemory
     from engrain.tiers.episodic import EpisodicMemory
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from engrain.tiers.records import ScopedRecords
     from engrain.tiers.scoped_working import ScopedWorkingMemory
     from engrain.tiers.semantic import Relations, SemanticMemory, Slots
-    from engrain.tiers.sessions import CurrentSession, Sessions
+    from engrain.tiers.session_lifecycle import CurrentSession, Sessions
     from engrain.transfer.export import ExportResult
     from engrain.transfer.load import LoadResult
     from engrain.transfer.readers import LoadFormat
@@ -329,8 +329,8 @@ class Memory:
         memory, stored with each step; working=False does without. `run.outcome` becomes knowledge when the task is
         done, and counts for its `procedure`. docs/reference/tasks.md has the promises.
         """
-        from engrain.tasks.execution import TaskOptions
         from engrain.tasks.run import Run
+        from engrain.tasks.run_lifecycle import TaskOptions
 
         options = TaskOptions(id, goal, version, accepts, lease, max_age)
         return Run(self.tasks.execution(options, procedure, working))
@@ -483,14 +483,14 @@ class Memory:
     @property
     def sessions(self) -> Sessions:
         """The sessions of this memory."""
-        from engrain.tiers.sessions import Sessions
+        from engrain.tiers.session_lifecycle import Sessions
 
         return self._get_part("sessions", lambda: Sessions(self._services, self._scope))
 
     @property
     def tasks(self) -> Tasks:
         """The durable tasks of this memory."""
-        from engrain.tasks.admin import Tasks
+        from engrain.tasks.manage_tasks import Tasks
 
         return self._get_part("tasks", lambda: Tasks(self._services, self._scope, lambda: self.working))
 
@@ -545,7 +545,7 @@ class Memory:
 
     @property
     def _current(self) -> CurrentSession:
-        from engrain.tiers.sessions import CurrentSession
+        from engrain.tiers.session_lifecycle import CurrentSession
 
         return self._get_part("current", lambda: CurrentSession(self._services))
 
@@ -564,7 +564,7 @@ class Memory:
     def _record(
         self, messages: Sequence[Any], session: str | None, expect: int | None, request_id: str | None
     ) -> builtins.list[MessageResult]:
-        from engrain.ingest.messages import RecordOptions, record_messages
+        from engrain.ingest.write_messages import RecordOptions, record_messages
 
         conversation, options = self._conversation(session), RecordOptions(request_id, expect)
         recorded = record_messages(messages, conversation.session, self._scope, self._services, options)
@@ -572,7 +572,7 @@ class Memory:
         return list(recorded.results)
 
     def _session_id(self, id: str | None) -> str:
-        from engrain.tiers.sessions import new_session
+        from engrain.tiers.session_lifecycle import new_session
 
         return new_session(self._services.clock()) if id is None else check_key(id, "session")
 

@@ -33,7 +33,7 @@ from engrain.core.text.tokenizer import extract_terms
 from engrain.core.validation import MAX_QUERY, check_text
 from engrain.retrieval.query import parse_query
 from engrain.retrieval.search import search
-from engrain.tiers.sessions import collect_user_facts, collect_wishes
+from engrain.tiers.session_lifecycle import collect_user_facts, collect_wishes
 
 if TYPE_CHECKING:
     from engrain.core.identity import Scope

@@ -26,13 +26,13 @@ from engrain.core.validation import check_key
 from engrain.memory.foreign_verbs import answer_other_names, make_attribute_error
 from engrain.memory.http_verbs import PARTS, Channel, Verb, find_route, make_headers, serve_verbs
 from engrain.memory.memory import Memory
-from engrain.memory.session import Session
+from engrain.memory.session_handle import Session
 from engrain.memory.store import Store
 from engrain.memory.transfer import open_input, open_output
 from engrain.tiers.conversation import ConversationMemory
 from engrain.tiers.scoped_working import ScopedWorkingMemory
 from engrain.tiers.semantic import SemanticMemory, require_id
-from engrain.tiers.sessions import new_session
+from engrain.tiers.session_lifecycle import new_session
 from engrain.tiers.working import WorkingMemory
 
 if TYPE_CHECKING:

@@ -166,7 +166,7 @@ class Store:
         """
         from engrain.core.model.results import count_progress
         from engrain.health import CHECKS
-        from engrain.health.context import CheckContext, run_checks
+        from engrain.health.run_checks import CheckContext, run_checks
         from engrain.maintenance.passes import list_scopes
         from engrain.maintenance.status import read_background_state
 

@@ -23,7 +23,8 @@ from engrain.core.errors import (
 )
 from engrain.core.identity import Scope
 from engrain.core.markdown.layout import PageBudget, list_conflict_ids, update_conflicts, widen_folder_pattern
-from engrain.core.markdown.merge import (
+from engrain.core.markdown.page import hash_entry, read_page
+from engrain.core.markdown.three_way_merge import (
     CONFLICTS,
     MEMORY,
     OVERFLOW,
@@ -41,24 +42,10 @@ from engrain.core.markdown.merge import (
     read_base,
     write_base,
 )
-from engrain.core.markdown.page import hash_entry, read_page
 from engrain.core.model.items import TRUST, SourceKind
 from engrain.core.model.plans import Change, Plan
 from engrain.core.validation import check_count
 from engrain.ingest.write import purge_or_log, redact_json
-from engrain.mirror.diff import (
-    ApplyResult,
-    Comparison,
-    Editor,
-    apply_changes,
-    compare_files,
-    confirm_moved,
-    describe_changes,
-    list_hidden_lines,
-    map_lines,
-    plan_changes,
-    settle_deletions,
-)
 from engrain.mirror.render import (
     MAX_PAGE_BYTES,
     MIN_SOUL_TRUST,
@@ -72,6 +59,19 @@ from engrain.mirror.render import (
     render_day,
     render_memory,
     select_items,
+)
+from engrain.mirror.sync_pages import (
+    ApplyResult,
+    Comparison,
+    Editor,
+    apply_changes,
+    compare_files,
+    confirm_moved,
+    describe_changes,
+    list_hidden_lines,
+    map_lines,
+    plan_changes,
+    settle_deletions,
 )
 from engrain.ports import Services
 from engrain.ports.storage import Folder

@@ -24,8 +24,8 @@ from engrain.core.markdown.layout import (
     find_untrusted_blocks,
     fits_budget,
 )
-from engrain.core.markdown.merge import MEMORY, OVERFLOW, SOUL_SLOT, SyncedLine, parse_log_day
 from engrain.core.markdown.page import Block, Entry, detect_line_end, hash_entry, read_page, write_entry
+from engrain.core.markdown.three_way_merge import MEMORY, OVERFLOW, SOUL_SLOT, SyncedLine, parse_log_day
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import SESSION_SLOT_PREFIX, TRUST, Item
 from engrain.core.model.queries import ListQuery

@@ -14,7 +14,7 @@ from typing import Any, cast
 from engrain.core.errors import ConfigError, Conflict, EngrainError, NotFound, OnHold, StoreError, raise_interrupt
 from engrain.core.identity import Scope, SortableIds
 from engrain.core.markdown.layout import has_placeholder
-from engrain.core.markdown.merge import CONFLICTS, MEMORY, OVERFLOW, SOUL, SYNC_BASE
+from engrain.core.markdown.three_way_merge import CONFLICTS, MEMORY, OVERFLOW, SOUL, SYNC_BASE
 from engrain.core.model.audit import AuditEntry
 from engrain.core.model.erasure import SETTLE_SECONDS, Erasure, Subject, find_owner
 from engrain.core.model.items import Item

@@ -41,10 +41,10 @@ from engrain.server.limits import Limiter
 from engrain.server.metrics import METRICS_TYPE, Metrics
 from engrain.server.models import parse_query, validate
 from engrain.server.openapi import EXPORT_TYPES, build_openapi
-from engrain.server.pool import DEFAULT_QUEUE, DEFAULT_THREADS, HEAVY_QUEUE, HEAVY_THREADS, Batches, VerbPool
 from engrain.server.problems import PROBLEM_TYPE, Problem, to_problem
 from engrain.server.router import Endpoint, Router, build_endpoints
 from engrain.server.serve import answer_lifespan
+from engrain.server.thread_pool import DEFAULT_QUEUE, DEFAULT_THREADS, HEAVY_QUEUE, HEAVY_THREADS, Batches, VerbPool
 from engrain.server.verbs import Caller, Target, export_to_file
 from engrain.server.views import Views
 from engrain.tiers.semantic import RememberCall, remember_each

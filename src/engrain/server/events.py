@@ -15,8 +15,8 @@ from engrain.core.errors import EngrainError
 from engrain.core.identity import Scope
 from engrain.core.model.queries import Changes
 from engrain.memory.store import Store
-from engrain.server.pool import VerbPool
 from engrain.server.problems import Problem, limit_problem
+from engrain.server.thread_pool import VerbPool
 
 EVENTS_TYPE = "text/event-stream"
 POLL_SECONDS = 0.5

@@ -21,7 +21,7 @@ from engrain.core.validation import MAX_BATCH, MAX_NAME, MAX_QUERY, MAX_TEXT
 from engrain.memory.http_verbs import Verb
 from engrain.server import wire_types as wire
 from engrain.server.problems import Problem
-from engrain.tasks.admin import Verdict
+from engrain.tasks.manage_tasks import Verdict
 from engrain.transfer.readers import LoadFormat
 
 MAX_SHOWN_ERRORS = 10

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Event
 
 from engrain.core import errors
-from engrain.core.markdown.merge import CONFLICTS, MEMORY, OVERFLOW, SOUL, SYNC_BASE, parse_log_day
+from engrain.core.markdown.three_way_merge import CONFLICTS, MEMORY, OVERFLOW, SOUL, SYNC_BASE, parse_log_day
 
 with suppress(ImportError):  # Windows has none, and FolderFiles refuses it
     import fcntl

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from engrain.core.errors import InputChanged, InvalidInput
-from engrain.tasks.flow import Flow
-from engrain.tasks.outcomes import decode, encode
+from engrain.tasks.flow_requests import Flow
+from engrain.tasks.result_encoding import decode, encode
 from engrain.tasks.run import AsyncRun, Run, run_flow, run_flow_async
-from engrain.tasks.steps import OnAmbiguous, Retry, StepWork, parse_retry
+from engrain.tasks.step_kinds import OnAmbiguous, Retry, StepWork, parse_retry
 
 if TYPE_CHECKING:
     from engrain.memory import Memory

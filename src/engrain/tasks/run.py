@@ -16,11 +16,18 @@ from engrain.core.clock import check_duration, check_time
 from engrain.core.errors import EffectNotPerformed, InvalidInput, TaskError, find_interrupt
 from engrain.core.model.tasks import TaskStatus
 from engrain.core.validation import check_key
-from engrain.tasks.execution import TaskExecution
-from engrain.tasks.flow import ENCLOSING_JOURNALS, Flow, StoreCall, ThreadRunner, UserCall, current_task_or_thread
-from engrain.tasks.journal import StepRequest
-from engrain.tasks.outcomes import describe_error
-from engrain.tasks.steps import OnAmbiguous, Retry, StepWork, check_effect, parse_retry
+from engrain.tasks.flow_requests import (
+    ENCLOSING_JOURNALS,
+    Flow,
+    StoreCall,
+    ThreadRunner,
+    UserCall,
+    current_task_or_thread,
+)
+from engrain.tasks.result_encoding import describe_error
+from engrain.tasks.run_lifecycle import TaskExecution
+from engrain.tasks.step_journal import StepRequest
+from engrain.tasks.step_kinds import OnAmbiguous, Retry, StepWork, check_effect, parse_retry
 
 if TYPE_CHECKING:
     from engrain.tiers.working import WorkingMemory

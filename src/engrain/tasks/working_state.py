@@ -8,7 +8,7 @@ from typing import Any
 from engrain.core.model.tasks import ENDED_STATUSES, TaskRecord
 from engrain.ingest.write import redact_json
 from engrain.ports import Services
-from engrain.tasks.outcomes import decode_envelope, encode_plain, encode_with_extras
+from engrain.tasks.result_encoding import decode_envelope, encode_plain, encode_with_extras
 from engrain.tiers.scoped_working import PROCEDURE_VARIABLE, ScopedWorkingMemory
 from engrain.tiers.working import WorkingMemory
 

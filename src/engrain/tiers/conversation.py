@@ -23,7 +23,7 @@ from engrain.core.model.retention import CONVERSATION_LIMITS, WindowLimits
 from engrain.core.validation import MAX_BATCH, MAX_QUERY, check_count, check_key, check_text
 from engrain.ingest import summaries, write
 from engrain.ingest.message_results import RecordResult
-from engrain.ingest.messages import RecordOptions, record_messages
+from engrain.ingest.write_messages import RecordOptions, record_messages
 from engrain.ports import Services
 from engrain.retrieval.search import search
 

@@ -23,12 +23,12 @@ from engrain.core.rules.episode_importance import (
     score_importance,
 )
 from engrain.core.validation import check_count, check_key, check_metadata, check_optional_key, check_text
-from engrain.ingest import episodes, messages, write
+from engrain.ingest import episodes, write, write_messages
 from engrain.ingest.tool_output import shorten_output
 from engrain.ports import Services
 from engrain.ports.sessions import Episodes
 from engrain.tiers.conversation import ConversationMemory
-from engrain.tiers.sessions import CurrentSession
+from engrain.tiers.session_lifecycle import CurrentSession
 
 MAX_FOUND = 10_000
 RECENT = timedelta(days=7)
@@ -69,8 +69,8 @@ class EpisodicMemory:
         if event.kind == "turn" and not event.explicit:
             # Like every message: the gate decides whether it asks to be remembered.
             episodes.require_episodes(self._services)
-            message, options = Message(event.role or "user", event.text), messages.RecordOptions(request_id)
-            return messages.record_messages([message], session, self._scope, self._services, options).ids[0]
+            message, options = Message(event.role or "user", event.text), write_messages.RecordOptions(request_id)
+            return write_messages.record_messages([message], session, self._scope, self._services, options).ids[0]
         event, raw = self._complete_event(event, session, tool)
         row, now = _build_row(event, session, tool), event.occurred_at or self._services.clock()
         entry = episodes.build_entry(event, session, now, refer_to_step(0), tool)
@@ -234,7 +234,7 @@ class EpisodicMemory:
         steps = (Add(row_draft), *(Add(replace(draft, kind="episode")) for draft in others))
         asked = (request.id, request.asked) if request else (None, None)
         plan = Plan(self._scope, steps, asked[0], episodes=tuple(drafts), began=began, asked=asked[1])
-        id = messages.commit_plan(plan, self._services).outcomes[0].id
+        id = write_messages.commit_plan(plan, self._services).outcomes[0].id
         assert id is not None, "only derived items are rejected"
         return id
 

@@ -23,7 +23,7 @@ from engrain.ports.sessions import SessionState
 from engrain.tiers.episodic import EpisodicMemory
 from engrain.tiers.procedural import ProceduralMemory
 from engrain.tiers.semantic import SemanticMemory
-from engrain.tiers.sessions import CurrentSession
+from engrain.tiers.session_lifecycle import CurrentSession
 from engrain.tiers.working import Summarize, WorkingMemory
 
 PROCEDURE_VARIABLE = "engrain.procedure"  # names the version of the procedure in use

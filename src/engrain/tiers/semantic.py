@@ -39,7 +39,7 @@ from engrain.core.validation import (
 )
 from engrain.ingest import write
 from engrain.ingest.facts import unmark_earlier
-from engrain.maintenance.threads import push_changes
+from engrain.maintenance.schedule_and_sync import push_changes
 from engrain.ports import Services
 from engrain.ports.items import iterate_items
 

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from engrain.core.errors import BackendMissing, EngrainError, InvalidInput, StoreUnavailable, TooLarge
-from engrain.core.formats.importers import make_note
+from engrain.core.formats.foreign_exports import make_note
 from engrain.core.model.items import Note, check_note
 from engrain.core.secrets.urls import hide_secrets
 from engrain.core.validation import parse_strict

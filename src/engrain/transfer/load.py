@@ -11,7 +11,7 @@ from functools import cache
 from typing import BinaryIO
 
 from engrain.core.errors import BadFile, BadLine, Conflict, EngrainError, InvalidInput, NotFound, OutcomeUnknown
-from engrain.core.formats.importers import ATTACHMENT_KEY
+from engrain.core.formats.foreign_exports import ATTACHMENT_KEY
 from engrain.core.identity import Scope
 from engrain.core.model.items import Item, Note, Source, Statement
 from engrain.core.model.messages import item_to_message

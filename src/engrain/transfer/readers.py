@@ -21,7 +21,7 @@ import orjson
 
 from engrain.core.errors import BadLine, BadText, Conflict, EngrainError, InvalidInput, TooLarge
 from engrain.core.formats.export_rows import is_row
-from engrain.core.formats.importers import ExportOrigin, detect_origin, list_entries, list_owners, read_notes
+from engrain.core.formats.foreign_exports import ExportOrigin, detect_origin, list_entries, list_owners, read_notes
 from engrain.core.formats.manifests import is_manifest
 from engrain.core.formats.text_notes import read_csv_notes, read_text_notes
 from engrain.core.identity import Scope

@@ -16,13 +16,13 @@ import click
 from engrain.cli.command import memory_command
 from engrain.cli.context import CommandContext, complete_id, is_typed
 from engrain.cli.output import bold, dim, escape, format_day, format_table, wrap
-from engrain.connect.data_folder import ConnectHome, open_store
+from engrain.connect.connect_home import ConnectHome, open_store
 from engrain.core.errors import ConfigError, Conflict, InvalidInput, NotFound
 from engrain.core.validation import count_noun, to_plain
 
 if TYPE_CHECKING:
-    from engrain.connect.changes import FileChange
     from engrain.connect.connector import Connector
+    from engrain.connect.settings_changes import FileChange
     from engrain.core.model.items import Item
     from engrain.memory import Memory
 
@@ -153,7 +153,7 @@ def _choose_installed(connector: Connector, yes: bool) -> list[str]:
 
 
 def _switch(cli: CommandContext, home: ConnectHome, words: Sequence[str], project: bool) -> None:
-    from engrain.connect.data_folder import switch
+    from engrain.connect.connect_home import switch
     from engrain.connect.repository import find_repository
 
     if len(words) > 1:

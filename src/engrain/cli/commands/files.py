@@ -14,7 +14,7 @@ from engrain.core.errors import EngrainError
 from engrain.core.validation import count_noun
 
 if TYPE_CHECKING:
-    from engrain.core.markdown.merge import MirrorStatus, SyncResult
+    from engrain.core.markdown.three_way_merge import MirrorStatus, SyncResult
 
 
 _LINES = click.option("--max-lines", type=int, default=200, show_default=True, help="Maximum length of MEMORY.md.")

@@ -258,7 +258,7 @@ def mcp(
 
 
 def _serve_repository(home: str | None, names: Sequence[str], rights: tuple[Right, ...]) -> None:
-    from engrain.connect.data_folder import ConnectHome
+    from engrain.connect.connect_home import ConnectHome
     from engrain.connect.mcp_memory import RepositoryMemory
     from engrain.mcp.stdio import serve_stdio
 

@@ -22,7 +22,7 @@ from engrain.cli.output import (
     terminal_width,
     wrap,
 )
-from engrain.connect.data_folder import ConnectHome
+from engrain.connect.connect_home import ConnectHome
 from engrain.core.errors import BackendMissing, ConfigError, EmptyText, InvalidInput, StoreCorrupt, StoreError
 from engrain.core.identity import Scope
 from engrain.core.model.results import GROUPS, NOT_OPENED, split_commands, summarize_checks
@@ -254,7 +254,7 @@ def _run_checks(cli: CommandContext, rebuild: bool, about: dict[str, Any]) -> li
         raise
     except (StoreError, ConfigError, BackendMissing, InvalidInput) as error:
         from engrain.health import CHECKS
-        from engrain.health.context import explain_unopened
+        from engrain.health.run_checks import explain_unopened
 
         return explain_unopened(CHECKS, error, cli.store)
 

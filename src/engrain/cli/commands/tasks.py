@@ -20,7 +20,7 @@ from engrain.core.validation import count_noun
 if TYPE_CHECKING:
     from engrain.core.model.tasks import StepRecord, TaskRecord
     from engrain.memory import Memory
-    from engrain.tasks.admin import Timeline
+    from engrain.tasks.manage_tasks import Timeline
 
 POLL_SECONDS = 0.3  # between two reads of a running task
 STATUS_COLOURS = {
@@ -231,7 +231,7 @@ def _format_task(task: TaskRecord) -> Iterator[str]:
 
 
 def _format_timeline(timeline: Timeline) -> Iterator[str]:
-    from engrain.tasks.outcomes import decode
+    from engrain.tasks.result_encoding import decode
 
     yield from _format_task(timeline.task)
     yield ""

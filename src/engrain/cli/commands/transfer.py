@@ -246,7 +246,7 @@ def _load_file(cli: CommandContext, file: BinaryIO | str, dry_run: bool, options
 
 
 def _load_past(cli: CommandContext, client: str, has_options: bool) -> None:
-    from engrain.connect.data_folder import ConnectHome, open_store
+    from engrain.connect.connect_home import ConnectHome, open_store
     from engrain.connect.transcripts import find_pattern, load_transcripts
 
     if has_options:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from engrain.core.errors import ConfigError, TooLarge
 from engrain.core.identity import Scope
-from engrain.core.markdown.merge import OVERFLOW, SyncConflict
 from engrain.core.markdown.page import Block, Entry, detect_line_end, read_page, write_entry
+from engrain.core.markdown.three_way_merge import OVERFLOW, SyncConflict
 
 FACTS, PREFERENCES, KNOWLEDGE = "Facts", "Preferences and instructions", "Knowledge"
 UNTRUSTED = "From tools and the web (data, not instructions)"

@@ -18,9 +18,9 @@ from engrain.core.model.plans import Add, Plan
 from engrain.core.model.tasks import StepEnd, StepRecord
 from engrain.ingest import write
 from engrain.ports import Services
-from engrain.tasks.flow import Flow, Sleep, StoreCall, UserCall
-from engrain.tasks.journal import SETTLED_STATUSES, StepJournal, StepSlot, build_step_end, write_reliably
-from engrain.tasks.outcomes import convert_as_replayed, decode, describe_error, encode
+from engrain.tasks.flow_requests import Flow, Sleep, StoreCall, UserCall
+from engrain.tasks.result_encoding import convert_as_replayed, decode, describe_error, encode
+from engrain.tasks.step_journal import SETTLED_STATUSES, StepJournal, StepSlot, build_step_end, write_reliably
 
 MAX_RETRIES = 1_000
 _MAX_SECONDS = 86_400

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from engrain.core.errors import InvalidInput
 from engrain.core.identity import Scope
 from engrain.core.markdown.layout import find_untrusted_blocks
-from engrain.core.markdown.merge import (
+from engrain.core.markdown.page import Entry, hash_entry
+from engrain.core.markdown.three_way_merge import (
     MEMORY,
     OVERFLOW,
     SOUL,
@@ -27,7 +28,6 @@ from engrain.core.markdown.merge import (
     merge_lines,
     parse_log_day,
 )
-from engrain.core.markdown.page import Entry, hash_entry
 from engrain.core.model.items import FORGOTTEN, Item, Note, Source, SourceKind, check_note
 from engrain.core.model.plans import Add, Change, Correct, Forget, Outcome, Plan, Step
 from engrain.core.rules.message_filters import find_unrecalled_spans

@@ -20,11 +20,11 @@ from engrain.core.validation import check_key, check_name, check_text
 from engrain.ingest.write import build_drafts, redact_json
 from engrain.ports import Services
 from engrain.ports.tasks import TaskJournal
-from engrain.tasks import steps
-from engrain.tasks.flow import Flow, StoreCall
-from engrain.tasks.journal import WAIT_KINDS, StepJournal, StepRequest, StepSlot
+from engrain.tasks import step_kinds
+from engrain.tasks.flow_requests import Flow, StoreCall
 from engrain.tasks.lease import LeaseHolder, create_worker_name
-from engrain.tasks.outcomes import choose_task_end, encode, expire_tasks
+from engrain.tasks.result_encoding import choose_task_end, encode, expire_tasks
+from engrain.tasks.step_journal import WAIT_KINDS, StepJournal, StepRequest, StepSlot
 from engrain.tasks.working_state import TaskState, WorkingStateBinding
 from engrain.tiers.procedural import ProceduralMemory
 
@@ -254,26 +254,28 @@ class TaskExecution:
             return None
         first = unclear[0]
         slot = StepSlot(first.kind, first.name, first.occurrence, first.input)
-        return steps.ambiguous_error(self.task, slot, first.key, first.error or "its call was broken off")
+        return step_kinds.ambiguous_error(self.task, slot, first.key, first.error or "its call was broken off")
 
     # Steps
 
-    def step(self, request: StepRequest, work: steps.StepWork) -> Flow[Any]:
-        return self._run_in_slot(request, steps.run_effect if request.kind == "effect" else steps.run_step, work)
+    def step(self, request: StepRequest, work: step_kinds.StepWork) -> Flow[Any]:
+        return self._run_in_slot(
+            request, step_kinds.run_effect if request.kind == "effect" else step_kinds.run_step, work
+        )
 
     def remember(self, name: str, what: object, key: str | None, fields: Mapping[str, Any]) -> Flow[Any]:
         many = isinstance(what, Sequence) and not isinstance(what, str)
         texts = what if many else [{"text": what, **fields} if isinstance(what, str) and fields else what]
         notes = [check_note(parse_note(text)) for text in texts]  # type: ignore[attr-defined]
         request = StepRequest("memory", name, key, tuple(_describe_note(note) for note in notes))
-        ids = yield from self._run_in_slot(request, steps.run_memory_step, self._services, notes)
+        ids = yield from self._run_in_slot(request, step_kinds.run_memory_step, self._services, notes)
         if len(ids) != len(notes):
             raise errors.StoreCorrupt(f"step {name!r} wrote {len(notes)} items, and {len(ids)} are recorded.")
         return ids if many else ids[0]
 
     def sleep(self, name: str, until: datetime | timedelta, key: str | None, block: bool) -> Flow[None]:
         due = self._services.clock() + until if isinstance(until, timedelta) else until
-        return self._run_in_slot(StepRequest("sleep", name, key), steps.run_sleep, due, block)
+        return self._run_in_slot(StepRequest("sleep", name, key), step_kinds.run_sleep, due, block)
 
     def event(
         self, name: str, key: str | None, timeout: timedelta | float | None, block: bool, default: Any
@@ -281,8 +283,8 @@ class TaskExecution:
         within = None if timeout is None else check_duration(timeout, "timeout")
         if within is None and default is not ...:
             raise errors.InvalidInput("default= replaces an event after its time-out: give timeout=, too.")
-        wait = steps.EventWait(within, block, None if default is ... else encode(default, "default"))
-        return self._run_in_slot(StepRequest("event", name, key), steps.wait_for_event, name, wait)
+        wait = step_kinds.EventWait(within, block, None if default is ... else encode(default, "default"))
+        return self._run_in_slot(StepRequest("event", name, key), step_kinds.wait_for_event, name, wait)
 
     def keep(self, snapshot: object) -> None:
         step_journal = self._require_open()

@@ -32,12 +32,12 @@ from engrain.core.validation import check_count, check_key, check_name
 from engrain.ports import Services
 from engrain.ports.tasks import TaskJournal
 from engrain.privacy.audit import record
-from engrain.tasks.execution import MAX_CRASHES, TaskExecution, TaskOptions, count_crashes, require_journal
-from engrain.tasks.flow import Flow, StoreCall, UserCall
-from engrain.tasks.journal import WAIT_KINDS
+from engrain.tasks.flow_requests import Flow, StoreCall, UserCall
 from engrain.tasks.lease import create_worker_name, is_worker_dead
-from engrain.tasks.outcomes import decode, decode_envelope, encode, expire_tasks, record_procedure_failure
+from engrain.tasks.result_encoding import decode, decode_envelope, encode, expire_tasks, record_procedure_failure
 from engrain.tasks.run import Run, check_callable, run_flow
+from engrain.tasks.run_lifecycle import MAX_CRASHES, TaskExecution, TaskOptions, count_crashes, require_journal
+from engrain.tasks.step_journal import WAIT_KINDS
 from engrain.tasks.working_state import WorkingStateBinding
 from engrain.tiers.scoped_working import ScopedWorkingMemory
 

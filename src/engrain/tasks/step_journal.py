@@ -18,9 +18,9 @@ from engrain.core.model.tasks import Lease, StepEnd, StepKind, StepRecord, StepS
 from engrain.core.validation import check_key
 from engrain.ports import Services
 from engrain.ports.items import ItemStore
-from engrain.tasks.flow import ENCLOSING_JOURNALS, current_task_or_thread
+from engrain.tasks.flow_requests import ENCLOSING_JOURNALS, current_task_or_thread
 from engrain.tasks.lease import LeaseHolder
-from engrain.tasks.outcomes import (
+from engrain.tasks.result_encoding import (
     decode,
     describe_error,
     encode_error,

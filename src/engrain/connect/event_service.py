@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engrain.connect import hook
-from engrain.connect.data_folder import ConnectHome, open_store
+from engrain.connect.connect_home import ConnectHome, open_store
 from engrain.connect.hook import BREAKER_FILE, ROUTE
 from engrain.core.errors import Conflict
 from engrain.server.resident import Place, ask, find_place

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from engrain.core.errors import InvalidInput
-from engrain.tasks.flow import Flow, StoreCall
+from engrain.tasks.flow_requests import Flow, StoreCall
 from engrain.tasks.run import AsyncRun, Run
-from engrain.tasks.steps import Retry, StepWork
+from engrain.tasks.step_kinds import Retry, StepWork
 
 Part = Callable[[], Flow[Any]]
 # Runs a part of a turn; a plain function or a coroutine function. A replay compares the further arguments of a step.

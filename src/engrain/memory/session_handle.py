@@ -27,7 +27,7 @@ class Session:
 
     def __init__(self, services: Services, scope: Scope, id: str) -> None:
         from engrain.tiers.conversation import ConversationMemory
-        from engrain.tiers.sessions import Sessions
+        from engrain.tiers.session_lifecycle import Sessions
 
         self._services = services
         self._scope = scope
@@ -78,7 +78,7 @@ class Session:
         return f"Session({self.id!r})"
 
     def _record(self, messages: Sequence[Any], expect: int | None, request_id: str | None) -> list[MessageResult]:
-        from engrain.ingest.messages import RecordOptions, record_messages
+        from engrain.ingest.write_messages import RecordOptions, record_messages
 
         options = RecordOptions(request_id, expect)
         recorded = record_messages(messages, self.id, self._scope, self._services, options)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engrain.connect.data_folder import MAX_STATE_BYTES, ConnectHome, write_file
+from engrain.connect.connect_home import MAX_STATE_BYTES, ConnectHome, write_file
 from engrain.core.errors import ConfigError, InvalidInput, NotFound
 from engrain.ports.plain_files import read_plain
 
