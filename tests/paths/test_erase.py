@@ -30,7 +30,7 @@ from engrain.core.model.plans import Add, Plan
 from engrain.core.model.sessions import Episode
 from engrain.ports import Services
 from engrain.privacy import erase as run
-from engrain.privacy.data_requests import make_user_subject
+from engrain.privacy.erasure_requests import make_user_subject
 from engrain.privacy.receipts import Receipt
 from engrain.stores.relational import forget, scopes
 from engrain.stores.sqlite import SqliteStore

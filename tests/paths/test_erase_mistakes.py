@@ -15,8 +15,8 @@ from schemas import empty_store
 from engrain import InvalidInput, Memory, NotFound
 from engrain.core.errors import OnHold, StoreUnavailable
 from engrain.core.model.erasure import Erasure
-from engrain.privacy import data_requests
 from engrain.privacy import erase as run
+from engrain.privacy import erasure_requests
 
 _numbers = count()
 
@@ -222,17 +222,17 @@ def test_a_folder_that_is_named_while_another_ends_the_erasure_is_cleaned(
     with monkeypatch.context() as patched:
         patched.setattr(run, "_clean_side_stores", cut_off)
         memory.store.erase(user="ana")
-    running = data_requests._list_running
+    running = erasure_requests._list_running
 
     def overtaken(*args: Any) -> list[Erasure]:
         found = running(*args)
-        monkeypatch.setattr(data_requests, "_list_running", running)
+        monkeypatch.setattr(erasure_requests, "_list_running", running)
         with monkeypatch.context() as patched:
             patched.setattr(run, "_verify_and_finish", cut_off)
             memory.store.resume_erasures()
         return found
 
-    monkeypatch.setattr(data_requests, "_list_running", overtaken)
+    monkeypatch.setattr(erasure_requests, "_list_running", overtaken)
     assert memory.store.erase(user="ana", folders=[folder]).receipt
     assert list(folder.rglob("*.md")) == []
 

@@ -24,7 +24,7 @@ from engrain.memory.transfer import restore_backup
 from engrain.ports import Services
 from engrain.ports.erasure import Erasing
 from engrain.privacy import erase as run
-from engrain.privacy.data_requests import make_user_subject
+from engrain.privacy.erasure_requests import make_user_subject
 from engrain.stores.sqlite import purge
 
 TEXT = f"A text with {WORD}-text in it."

@@ -14,7 +14,7 @@ from engrain import Memory, Store
 from engrain.cli.main import root
 from engrain.core.errors import Conflict, InvalidInput, OnHold, StoreUnavailable
 from engrain.factory import open_whole_store
-from engrain.privacy.data_requests import make_user_subject
+from engrain.privacy.erasure_requests import make_user_subject
 from engrain.stores.relational.audit import Audit
 from engrain.transfer.copy import copy
 

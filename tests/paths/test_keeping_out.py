@@ -19,7 +19,7 @@ from engrain.cli.main import root
 from engrain.core.errors import Conflict, OnHold
 from engrain.core.model.erasure import Subject
 from engrain.memory.transfer import replay_erasures, restore_backup
-from engrain.privacy.data_requests import make_user_subject
+from engrain.privacy.erasure_requests import make_user_subject
 from engrain.stores.sqlite import SqliteStore, backup
 
 TEXT = f"A text with {WORD}-text in it."

@@ -15,7 +15,7 @@ from engrain.core.model.tasks import TaskQuery
 from engrain.maintenance.passes import list_scopes
 from engrain.maintenance.workers import Workers
 from engrain.ports import Services
-from engrain.privacy.data_requests import find_hold
+from engrain.privacy.erasure_requests import find_hold
 
 MAX_COUNT = 1_000  # counting further would read everything
 _PROCEDURES = parse_filter({"kind": "procedure"})

@@ -405,8 +405,8 @@ class Memory:
         verifies it, and the answer has a receipt. NotFound if nothing was ever kept of it; OnHold under a legal hold. A
         dry run changes nothing. A killed erasure continues when the store is next opened.
         """
-        from engrain.privacy.data_requests import make_subject, prepare_erasure, preview_erasure
         from engrain.privacy.erase import erase
+        from engrain.privacy.erasure_requests import make_subject, prepare_erasure, preview_erasure
 
         subject = make_subject(self._scope, session=session, source=source, id=id)
         if dry_run:

@@ -220,8 +220,8 @@ class Store:
         user. OnHold under a legal hold. A dry run changes nothing. A killed erasure continues when the store is next
         opened, or with the next request.
         """
-        from engrain.privacy.data_requests import make_user_subject, prepare_erasure, preview_erasure
         from engrain.privacy.erase import erase
+        from engrain.privacy.erasure_requests import make_user_subject, prepare_erasure, preview_erasure
 
         subject = make_user_subject(tenant, user)
         if dry_run:
@@ -245,8 +245,8 @@ class Store:
         Items that they had replaced or corrected are valid again. A dry run only lists them. A repeated `request_id`
         has the first receipt, but no items: they are gone.
         """
-        from engrain.privacy.data_requests import prepare_undo, preview_undo
         from engrain.privacy.erase import erase
+        from engrain.privacy.erasure_requests import prepare_undo, preview_undo
 
         scope = self.memory(user=user, agent=agent, tenant=tenant).scope
         check_key(source, "source")
@@ -285,7 +285,7 @@ class Store:
 
         A reason is a code word, such as a file number: no content. The answer has no `user` if nothing is kept of them.
         """
-        from engrain.privacy.data_requests import hold_user, make_user_subject
+        from engrain.privacy.erasure_requests import hold_user, make_user_subject
 
         return hold_user(self.services, make_user_subject(tenant, user), reason, request_id)
 
@@ -303,14 +303,14 @@ class Store:
         With the last reason the hold ends, and data that an erasure had hidden is shown again: `refused` says when the
         erasure was requested. If a reason does not exist, the answer is not true and nothing is changed.
         """
-        from engrain.privacy.data_requests import make_user_subject, release_user
+        from engrain.privacy.erasure_requests import make_user_subject, release_user
 
         return release_user(self.services, make_user_subject(tenant, user), reason, request_id)
 
     @traced
     def holds(self, *, user: str | None = None, tenant: str | None = None) -> list[Hold]:
         """List every hold of this store, with the user's name if a memory has it; or the hold of one user."""
-        from engrain.privacy.data_requests import list_holds, make_user_subject
+        from engrain.privacy.erasure_requests import list_holds, make_user_subject
 
         return list_holds(self.services, None if user is None else make_user_subject(tenant, user))
 
@@ -323,7 +323,7 @@ class Store:
         With a `user`, only entries about the whole user, not about one session or item.
         """
         from engrain.privacy.audit import list_entries
-        from engrain.privacy.data_requests import make_user_subject
+        from engrain.privacy.erasure_requests import make_user_subject
 
         subject = None if user is None else make_user_subject(tenant, user)
         after = None if after is None else check_count(after, "after", 0, 1 << 60)

@@ -37,7 +37,7 @@ from engrain.core.model.results import Progress, count_progress
 from engrain.ingest import write
 from engrain.ports.plain_files import open_plain, read_plain
 from engrain.privacy.audit import record
-from engrain.privacy.data_requests import find_hold
+from engrain.privacy.erasure_requests import find_hold
 from engrain.transfer.foreign_databases import is_postgres_url
 
 if TYPE_CHECKING:

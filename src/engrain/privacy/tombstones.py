@@ -11,8 +11,9 @@ from typing import Protocol, TypeVar
 from engrain.core.clock import to_micros
 from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
-from engrain.core.model.erasure import ErasedSubject, Erasure, Hold, Subject, SubjectKind, find_owner, hash_tombstone
+from engrain.core.model.erasure import ErasedSubject, Erasure, Hold, Subject, SubjectKind, find_owner
 from engrain.core.model.rows import Row, RowKind, hold_to_row, row_to_hold
+from engrain.core.rules.tombstone_hashes import hash_tombstone
 from engrain.ports import Services
 from engrain.ports.erasure import AuditLog, Erasing
 from engrain.ports.storage import PAGE_SIZE, Movable, iterate_rows

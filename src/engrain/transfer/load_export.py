@@ -15,10 +15,10 @@ from engrain.core.errors import BadFile, BadLine, Conflict, OnHold, TooLarge
 from engrain.core.formats.export_rows import collect_edges, find_cycles, row_to_line, unique_keys
 from engrain.core.identity import Scope
 from engrain.core.model import rows as moving
-from engrain.core.model.erasure import hash_item
 from engrain.core.model.items import TRUST, limit_kind
 from engrain.core.model.rows import ChangeToken, Key, Row, RowKind
 from engrain.core.rules.own_words import detect_stored_traits
+from engrain.core.rules.tombstone_hashes import hash_item
 from engrain.core.secrets.redact import RedactFunction, redact_json
 from engrain.ports import Services
 from engrain.ports.search import Embedder

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
@@ -12,7 +12,6 @@ from typing import Any, Literal
 from engrain.core.errors import BeingErased, Conflict, InvalidInput, OnHold
 from engrain.core.identity import Scope, hash_keyed
 from engrain.core.model.audit import is_code
-from engrain.core.model.items import FORGOTTEN, Draft, Item
 from engrain.core.model.plans import Add, Correct, Plan
 
 SubjectKind = Literal["user", "session", "source", "id"]
@@ -91,14 +90,6 @@ def first_summary_version(at: int) -> int:
     It differs from every version in use before, so that a summary made during the erasure is refused.
     """
     return 1 + at // 1_000 % (1 << 30) if at else 0
-
-
-def group_by_scope(tombstones: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
-    """Group the hashes of tombstones by the id of their scope."""
-    found: dict[str, set[str]] = {}
-    for scope, digest in tombstones:
-        found.setdefault(scope, set()).add(digest)
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,23 +224,3 @@ def release_command(user: Subject, reasons: Sequence[str] = ()) -> str:
     tenant = ["--tenant", user.scope.tenant] if user.scope.tenant is not None else []
     named = [part for reason in reasons for part in ("--reason", reason)]
     return shlex.join(["engrain", "hold", *tenant, "--user", user.name, "--release", *named])
-
-
-def hash_item(key: bytes, item: Item) -> str:
-    return hash_cut(key, item.id, item.text) if FORGOTTEN in item.text else hash_draft(key, item)
-
-
-def hash_cut(key: bytes, id: str, text: str) -> str:
-    """Hash a cut item with its id: two items cut to the same words stay two items."""
-    return hash_keyed(key, "cut", id, text)
-
-
-def hash_draft(key: bytes, draft: Draft | Item) -> str:
-    """Hash the content of an item. Equal hashes are repeats of one item."""
-    relation = draft.relation
-    parts = (relation.subject, relation.relation, relation.object) if relation else ()
-    return hash_keyed(key, "item", draft.kind, draft.text, *parts)
-
-
-def hash_tombstone(key: bytes, text: str) -> str:
-    return hash_keyed(key, "text", text)

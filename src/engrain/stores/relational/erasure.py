@@ -10,15 +10,8 @@ from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import NotFound, OnHold, StoreCorrupt
 from engrain.core.identity import Scope
 from engrain.core.model.audit import AuditEntry
-from engrain.core.model.erasure import (
-    ErasedSubject,
-    Erasure,
-    Impact,
-    Subject,
-    find_owner,
-    hash_tombstone,
-    make_hold_error,
-)
+from engrain.core.model.erasure import ErasedSubject, Erasure, Impact, Subject, find_owner, make_hold_error
+from engrain.core.rules.tombstone_hashes import hash_tombstone
 from engrain.ports.erasure import NONE
 from engrain.stores.relational.dialect import Transaction
 from engrain.stores.relational.forget import count_part, remove_part

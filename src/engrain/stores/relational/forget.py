@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from engrain.core.model.erasure import Subject, SubjectKind, hash_cut, hash_tombstone
+from engrain.core.model.erasure import Subject, SubjectKind
 from engrain.core.model.items import is_all_forgotten
 from engrain.core.model.messages import read_calls
 from engrain.core.model.plans import Forget, Outcome
@@ -26,6 +26,7 @@ from engrain.core.rules.removal import (
     plan_removal,
     shift_offset,
 )
+from engrain.core.rules.tombstone_hashes import hash_cut, hash_tombstone
 from engrain.core.text.passages import Span, index_words
 from engrain.stores.relational.dialect import Transaction
 from engrain.stores.relational.rows import read_answer, read_metadata

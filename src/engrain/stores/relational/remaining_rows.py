@@ -7,17 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from engrain.core.clock import to_micros
 from engrain.core.identity import Scope
-from engrain.core.model.erasure import (
-    PART_KINDS,
-    ErasedSubject,
-    Erasure,
-    Subject,
-    find_owner,
-    first_summary_version,
-    group_by_scope,
-    hash_tombstone,
-)
+from engrain.core.model.erasure import PART_KINDS, ErasedSubject, Erasure, Subject, find_owner, first_summary_version
 from engrain.core.model.plans import Forget
+from engrain.core.rules.tombstone_hashes import group_by_scope, hash_tombstone
 from engrain.stores.relational.dialect import Transaction
 from engrain.stores.relational.forget import (
     RemovableItem,

@@ -12,11 +12,11 @@ from engrain.core.model.erasure import (
     Subject,
     add_reason,
     find_owner,
-    hash_tombstone,
     make_hold_error,
     remove_reasons,
     write_reasons,
 )
+from engrain.core.rules.tombstone_hashes import hash_tombstone
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dialect import Dialect, ScopeKey, Transaction
 from engrain.stores.relational.rows import read_hold

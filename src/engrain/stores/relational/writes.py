@@ -10,7 +10,7 @@ from typing import Any
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import Conflict, EngrainError, NotFound
 from engrain.core.identity import IdSource, Scope, hash_keyed
-from engrain.core.model.erasure import find_subjects, hash_draft, hash_tombstone, make_erased_error
+from engrain.core.model.erasure import find_subjects, make_erased_error
 from engrain.core.model.items import Draft, Item, SessionPosition, Source, Vectors, Words
 from engrain.core.model.plans import (
     Add,
@@ -30,6 +30,7 @@ from engrain.core.model.plans import (
     resolve_references,
 )
 from engrain.core.rules.reconcile import StoredVersion, choose_ended, is_mergeable, make_claim, reconcile
+from engrain.core.rules.tombstone_hashes import hash_draft, hash_tombstone
 from engrain.core.text.tokenizer import fold_entity
 from engrain.core.validation import check_metadata
 from engrain.stores.relational.audit import Audit

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from engrain.core.model.erasure import hash_cut
 from engrain.core.model.items import Citation, Item, Source, is_all_forgotten
 from engrain.core.model.plans import Forget, Outcome
 from engrain.core.model.queries import Summary
 from engrain.core.rules.own_words import detect_stored_traits
 from engrain.core.rules.removal import cites_any_span, cut_spans, shift_offset
+from engrain.core.rules.tombstone_hashes import hash_cut
 from engrain.core.text.passages import Span, index_words
 from engrain_conformance.reference import episodes
 from engrain_conformance.reference.records import drop_attachments

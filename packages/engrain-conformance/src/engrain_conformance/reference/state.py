@@ -23,7 +23,6 @@ from engrain.core.model.erasure import (
     find_owner,
     first_summary_version,
     hash_session_subjects,
-    hash_tombstone,
     make_blocked_error,
     make_hold_error,
 )
@@ -34,6 +33,7 @@ from engrain.core.model.queries import Summary
 from engrain.core.model.records import Record, RecordKey
 from engrain.core.model.sessions import Episode, RawOutput
 from engrain.core.model.tasks import StepRecord, TaskRecord
+from engrain.core.rules.tombstone_hashes import hash_tombstone
 
 Session = tuple[Scope, str]
 Task = tuple[Scope, str]

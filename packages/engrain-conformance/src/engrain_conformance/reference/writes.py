@@ -10,7 +10,7 @@ from typing import Any
 from engrain.core.clock import to_micros
 from engrain.core.errors import Conflict, InvalidInput, NotFound
 from engrain.core.identity import hash_keyed
-from engrain.core.model.erasure import find_subjects, hash_draft, make_erased_error
+from engrain.core.model.erasure import find_subjects, make_erased_error
 from engrain.core.model.items import Citation, Draft, Item, Source
 from engrain.core.model.plans import (
     Add,
@@ -32,6 +32,7 @@ from engrain.core.model.plans import (
 from engrain.core.model.sessions import EpisodeDraft
 from engrain.core.model.tasks import StepWrite
 from engrain.core.rules.reconcile import StoredVersion, choose_ended, is_mergeable, make_claim, reconcile
+from engrain.core.rules.tombstone_hashes import hash_draft
 from engrain.core.validation import check_metadata
 from engrain_conformance.reference import episodes, tasks
 from engrain_conformance.reference.forget import forget
