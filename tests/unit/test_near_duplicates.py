@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from examples import for_each
 
-from engrain.retrieval.selection import normalize_words
+from engrain.retrieval.duplicates import normalize_words
 
 APART = [
     ("Ana likes tea.", "Ana does not like tea."),

@@ -17,19 +17,11 @@ from engrain.core.text.passages import split_passages
 from engrain.core.text.tokenizer import extract_terms
 from engrain.core.tokens import estimate_tokens
 from engrain.retrieval.candidates import make_candidates
+from engrain.retrieval.duplicates import find_duplicates
 from engrain.retrieval.query import parse_query
 from engrain.retrieval.ranking import Collected, fuse, rank
-from engrain.retrieval.selection import (
-    Candidate,
-    Selection,
-    TokenBudget,
-    build_hit,
-    find_duplicates,
-    merge_scopes,
-    pack_hits,
-    select_candidates,
-    shorten_hit,
-)
+from engrain.retrieval.selection import Candidate, Selection, merge_scopes, select_candidates
+from engrain.retrieval.token_budget import TokenBudget, build_hit, pack_hits, shorten_hit
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 

@@ -33,6 +33,7 @@ from engrain.retrieval.candidates import (
     search_with_server,
 )
 from engrain.retrieval.current_before_stale import find_later, is_outdated_by_any, put_current_first
+from engrain.retrieval.duplicates import find_duplicates
 from engrain.retrieval.general_questions import measure_generality
 from engrain.retrieval.query import Question, parse_query
 from engrain.retrieval.ranking import Collected, Matrix, Ranking, fuse, rank
@@ -40,17 +41,13 @@ from engrain.retrieval.rerank import rerank
 from engrain.retrieval.selection import (
     MIN_TRUST,
     Candidate,
-    HitOrigin,
     Selection,
-    TokenBudget,
-    build_hit,
     count_untrusted_places,
-    find_duplicates,
     list_candidates,
     merge_scopes,
-    pack_hits,
     select_candidates,
 )
+from engrain.retrieval.token_budget import HitOrigin, TokenBudget, build_hit, pack_hits
 
 MAX_REFILLS = 3  # rounds in which other hits take the places of duplicates
 MAX_EMBEDDED_PASSAGES = 8  # of one document, to choose among them

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from engrain.core.model.items import Draft
+from engrain.core.validation import check_metadata
 
 CLAIM_KEY = "claims"  # metadata: the slot that a less trusted source wanted to fill
 
@@ -67,6 +68,11 @@ def make_claim(draft: Draft, trust: float, decision: Decision, stored: Sequence[
     if closed.trust <= trust:
         return None
     return replace(draft, slot=None, metadata={**draft.metadata, CLAIM_KEY: draft.slot})
+
+
+def merge_metadata(stored: Mapping[str, Any], repeated: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the metadata of an item that is stored again: of a name that both have, the new value counts."""
+    return check_metadata({**stored, **repeated})
 
 
 def choose_ended(begins: datetime, trust: float, named: Sequence[StoredVersion]) -> tuple[str, ...]:

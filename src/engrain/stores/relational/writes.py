@@ -29,10 +29,16 @@ from engrain.core.model.plans import (
     repeat_outcome,
     resolve_references,
 )
-from engrain.core.rules.reconcile import StoredVersion, choose_ended, is_mergeable, make_claim, reconcile
+from engrain.core.rules.reconcile import (
+    StoredVersion,
+    choose_ended,
+    is_mergeable,
+    make_claim,
+    merge_metadata,
+    reconcile,
+)
 from engrain.core.rules.tombstone_hashes import hash_draft, hash_tombstone
 from engrain.core.text.tokenizer import fold_entity
-from engrain.core.validation import check_metadata
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dialect import Deferred, Dialect, Do, Pending, Transaction
 from engrain.stores.relational.forget import forget_item
@@ -389,7 +395,7 @@ class _StepWriter:
         expires = write_time(draft.expires_at)
         self.tx.run("repeat_item", id=id_, importance=draft.importance, trust=trust, expires_at=expires)
         if draft.metadata:
-            merged = check_metadata({**read_metadata(metadata), **draft.metadata})
+            merged = merge_metadata(read_metadata(metadata), draft.metadata)
             self.tx.run("store_metadata", id=id_, **self._metadata_values(merged))
         if draft.source not in read_sources(sources):
             self._add_source(id_, free, draft.source)

@@ -31,9 +31,15 @@ from engrain.core.model.plans import (
 )
 from engrain.core.model.sessions import EpisodeDraft
 from engrain.core.model.tasks import StepWrite
-from engrain.core.rules.reconcile import StoredVersion, choose_ended, is_mergeable, make_claim, reconcile
+from engrain.core.rules.reconcile import (
+    StoredVersion,
+    choose_ended,
+    is_mergeable,
+    make_claim,
+    merge_metadata,
+    reconcile,
+)
 from engrain.core.rules.tombstone_hashes import hash_draft
-from engrain.core.validation import check_metadata
 from engrain_conformance.reference import episodes, tasks
 from engrain_conformance.reference.forget import forget
 from engrain_conformance.reference.state import StoredRow, WriteContext, check_not_held, get_summary
@@ -236,7 +242,7 @@ class Transaction(WriteContext):
             importance=max(old.importance, draft.importance),
             sources=old.sources if draft.source in old.sources else (*old.sources, draft.source),
             trust=max(old.trust, trust),
-            metadata=check_metadata({**old.metadata, **draft.metadata}),
+            metadata=merge_metadata(old.metadata, draft.metadata),
             expires_at=until,
         )
         return Outcome(id, "repeated", place=old.place)
