@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from engrain.core.model.items import ForgetRequest, Statement
 from engrain.core.rules import own_words
+from engrain.core.rules.asked_manner import asks_for_manner
 from engrain.core.rules.profile import UNSURE_IMPORTANCE
 from engrain.core.rules.quotation_frames import COLON, HIDDEN_LETTER, cue, find_cue, introduces_text, is_labelled
 from engrain.core.rules.slot_names import fill_slot, find_mentioned_slot
@@ -335,6 +336,11 @@ class _MessageReader:
         if last and self._match_request("back", words, start, sentence.end):
             return self._keep_previous(last)
         facts = self._find_requested(words, sentence, sentence) or self._find_stated(words, sentence)
+        if asks_for_manner(self.shown[start : sentence.end], sentence.is_question) and not any(
+            getattr(one, "wish", True) for one in facts
+        ):
+            whole = self._build_statement(start, sentence.end, "instruction", None)
+            facts = [*(one for one in facts if one.slot), whole]
         return self._drop_secrets(sentence, facts)
 
     def _drop_secrets(self, sentence: Sentence, found: list[Found]) -> list[Found]:
