@@ -12,6 +12,7 @@ from engrain.core.model.filters import Condition, Filter
 from engrain.core.model.items import Draft, Item
 from engrain.core.model.queries import VectorQuery
 from engrain.core.rules.change_cues import are_of_others, find_signs, fold_name, read_cues
+from engrain.core.rules.change_limits import spares_other_claims
 from engrain.core.rules.profile import is_standing_wish
 from engrain.core.rules.relations import excludes, find_relation
 from engrain.core.rules.slot_names import SPEAKER_KEY, is_address, is_identity
@@ -21,7 +22,9 @@ from engrain.ingest.changes import (
     MIN_ENDED_SURELY,
     MIN_WISH_ENDED,
     JudgedStatement,
+    is_doubtful,
     judge_known,
+    leaves_standing,
     list_aspects,
     read_statement,
 )
@@ -83,7 +86,8 @@ class ChangeFinder:
             found = NO_CHANGE if read is None else self._find(text, read, slot, speaker)
             ended = [item for item in self._find_excluded(text, speaker) if item not in found.ended]
             earlier = tuple(item for item in found.earlier if item not in ended)
-            self._known[key] = replace(found, ended=(*found.ended, *ended), earlier=earlier) if ended else found
+            found = replace(found, ended=(*found.ended, *ended), earlier=earlier) if ended else found
+            self._known[key] = _spare_parts(found, text, slot)
         return self._known[key]
 
     def _find_excluded(self, text: str, speaker: str | None) -> list[Item]:
@@ -116,15 +120,23 @@ class ChangeFinder:
             return FoundChange(aspect=name)
         likeness = max(float(read.vector @ said.vector) for _, said in found)
         chances = judge_known(new, read.state, [said for _, said in found])
+        change = max(chance.change for chance in chances)  # also of what is spared: the statement is news
+        found = [(item, said) for item, said in found if not leaves_standing(new, said)]
+        chances = judge_known(new, read.state, [said for _, said in found]) if len(found) < len(chances) else chances
+        if not found:
+            return FoundChange(chance=change, likeness=likeness, aspect=name)
         best = max(range(len(found)), key=lambda place: chances[place].same)
-        item, chance = found[best][0], chances[best]
+        (item, said), chance = found[best], chances[best]
+        doubtful = is_doubtful(new, said)
         # What the program remembered itself may name the same thing for another reason than a person's statement.
         remembered = not any(source.cites for source in item.sources)
         firm = MIN_ENDED_SURELY if remembered or is_address(item.slot) else 0.0
         surely = chance.ended >= max(firm, MIN_WISH_ENDED if is_standing_wish(item) else 0.0)
-        if chance.is_ended and surely and item.kind == "fact":
-            return FoundChange((item,), (), chance.change, likeness, name)
-        return FoundChange((), (item,) if chance.is_earlier else (), chance.change, likeness, name)
+        if chance.is_ended and surely and item.kind == "fact" and not doubtful:
+            return FoundChange((item,), (), change, likeness, name)
+        marks = chance.is_earlier and ("beside" not in find_signs(text) or "ended" in find_signs(text))
+        marks = chance.is_ended if doubtful else marks
+        return FoundChange((), (item,) if marks else (), change, likeness, name)
 
     def _read_candidates(
         self, vector: Matrix, model: str, new: JudgedStatement, speaker: str | None
@@ -159,6 +171,16 @@ class ChangeFinder:
         return derived | {one.cite.item for one in citing if one.item in facts}
 
 
+def _spare_parts(found: FoundChange, text: str, slot: str | None) -> FoundChange:
+    """Only mark a fact of which the statement touches one claim and leaves another."""
+    others = (one for one in found.ended if (slot is None or one.slot != slot) and not is_standing_wish(one))
+    spared = [one for one in others if spares_other_claims(text, one.text)]
+    if not spared:
+        return found
+    ended = tuple(one for one in found.ended if one not in spared)
+    return replace(found, ended=ended, earlier=(*found.earlier, *spared))
+
+
 @dataclass(frozen=True, slots=True)
 class ReadFact:
     """A fact that is not stored yet, with the vectors of its words."""
@@ -173,8 +195,10 @@ def find_ended_fact(new: ReadFact, older: Sequence[ReadFact]) -> int | None:
     places = [place for place, one in enumerate(older) if _may_end(said, new.draft, one.draft)]
     places = sorted(places, key=lambda place: -float(new.read.vector @ older[place].read.vector))[:MAX_CANDIDATES]
     known = [read_statement(older[at].draft.text, older[at].read.vector, older[at].draft.slot) for at in places]
-    chances = judge_known(said, new.read.state, known)
-    return next((place for place, chance in zip(places, chances, strict=True) if chance.is_ended), None)
+    able = [k for k, one in enumerate(known) if not leaves_standing(said, one) and not is_doubtful(said, one)]
+    chances = judge_known(said, new.read.state, [known[k] for k in able])
+    ended = (places[k] for k, chance in zip(able, chances, strict=True) if chance.is_ended)
+    return next((place for place in ended if not spares_other_claims(said.text, older[place].draft.text)), None)
 
 
 def _may_end(new: JudgedStatement, draft: Draft, old: Draft) -> bool:

@@ -94,6 +94,11 @@ def find_people(text: str) -> frozenset[str]:
     return frozenset(group for word in words if (group := people.get(word)))
 
 
+def is_person(word: str) -> bool:
+    """Tell if a word names somebody by what they are to the speaker: "sister"."""
+    return word in _load_patterns()[1]
+
+
 def are_of_others(new: Cues, old: Cues) -> bool:
     """Tell if two statements are about different people: a sister and a cousin, two sisters, or me and my sister."""
     if new.people and not old.people:

@@ -1,0 +1,131 @@
+"""Tell what a change leaves standing: facts of another thing, and the other claims of a fact that makes several."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from functools import cache, lru_cache
+from importlib import resources
+
+from engrain.core.rules.change_cues import find_signs, is_person, read_cues
+from engrain.core.text.languages import load_languages
+from engrain.core.text.tokenizer import extract_terms
+
+_WRAP = re.compile(r"\n\s*")
+_JOIN = r"(?<!\w)(?:and|but|und|aber|y|pero|et|mais)(?!\w)"
+_JOINED = re.compile(_JOIN)
+_PART = re.compile(rf"[,;:.!?()–—]+|{_JOIN}|(?<!\w)(?:who|que|qui)(?!\w)")
+_BACK = re.compile(r"(?<!\w)(?:it|them)(?!\w)")
+_WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
+_MAX_SUBJECT_WORDS = 6
+_MIN_SHARED = 4  # letters
+_MAX_CHARACTERS = 600
+
+
+def spares_other_claims(new: str, old: str) -> bool:
+    """Tell if an older statement makes a claim that the newer one does not touch: "Ann is a vet and has two boys"."""
+    claims = _list_claims(old)
+    said = read_cues(new)
+    names = {term for name in said.names for term in extract_terms(name)}  # of the one subject of all claims
+    return len(claims) > 1 and not all((said.core - names) & read_cues(claim).core for claim in claims)
+
+
+def are_of_two_of_a_kind(new: str, old: str) -> bool:
+    """Tell if two statements name two things of one kind: "bin day is …", "running day is …"."""
+    alike = bool(_read_subject(new) & _read_subject(old)) and bool(read_cues(new).values & read_cues(old).values)
+    return alike and are_of_other_things(new, old)
+
+
+def are_of_other_things(new: str, old: str) -> bool:
+    """Tell if two statements have different subjects, and share no other words."""
+    first, other = _read_subject(new), _read_subject(old)
+    said, known = read_cues(new), read_cues(old)
+    if not first - known.terms or not other - said.terms or (said.core & known.core) - (first & other):
+        return False
+    if not first & other and share_a_word(new, old):
+        return False
+    parts = _list_parts(new)
+    return len(parts) == 1 or bool(read_cues(parts[0]).values & known.values)
+
+
+def only_tells_extent(new: str, old: str) -> bool:
+    """Tell if a statement says how much somebody works, and the other one only says what: both hold."""
+    extent = _load_patterns()["extent"]
+    alone = len(_list_parts(new)) == 1 and extent.search(_fold(new)) is not None
+    return alone and extent.search(_fold(old)) is None and not read_cues(old).values
+
+
+def names_work_in_passing(text: str) -> bool:
+    """Tell if a statement only says that something happens before, after or on the way to work."""
+    return _load_patterns()["beside_time"].search(_fold(text)) is not None
+
+
+def share_a_word(new: str, old: str) -> bool:
+    """Tell if a longer word of one statement begins with, or is part of, one of the other: "Chor", "Kirchenchor"."""
+    first, other = _list_words(new), _list_words(old)
+    return any(one[:_MIN_SHARED] == two[:_MIN_SHARED] or one in two or two in one for one in first for two in other)
+
+
+def tells_a_switch(text: str) -> bool:
+    return _load_patterns()["switch"].search(_fold(text)) is not None
+
+
+def _list_claims(text: str) -> list[str]:
+    """Return the parts with a verb of their own. What the speaker adds behind a comma mostly explains: "never have"."""
+    patterns = _load_patterns()
+    own = read_cues(text).own
+    return [
+        part
+        for part in (_JOINED.split(_fold(text)) if own else _list_parts(text))
+        if patterns["claims"].search(part) and not patterns["explains"].match(part.strip()) and not _BACK.search(part)
+    ]
+
+
+@lru_cache(maxsize=2_048)
+def _list_parts(text: str) -> list[str]:
+    parts = (part.strip() for part in _PART.split(_fold(text)))
+    return [part for part in parts if part]
+
+
+def _list_words(text: str) -> list[str]:
+    words = (word for word in _WORD.findall(_fold(text)) if len(word) >= _MIN_SHARED)
+    return [word for word in words if not _stop_terms().issuperset(extract_terms(word))]
+
+
+@lru_cache(maxsize=2_048)
+def _read_subject(text: str) -> frozenset[int]:
+    """Return the terms of the words before the first verb, unless they are a pronoun or a person."""
+    patterns, head = _load_patterns(), []
+    words = _WORD.findall(_fold(text))[: _MAX_SUBJECT_WORDS + 1]
+    if not words or patterns["unnamed"].fullmatch(words[0]):
+        return frozenset()
+    for word in words:
+        if patterns["claims"].fullmatch(word) or find_signs(word) - {"refers"} or read_cues(word).values:
+            break
+        head.append(word.removesuffix("'s"))
+        if head[-1] != word:
+            break
+    else:
+        return frozenset()
+    terms = (term for word in head if not is_person(word) for term in extract_terms(word))
+    return frozenset(terms) - _stop_terms()
+
+
+def _fold(text: str) -> str:
+    return text[:_MAX_CHARACTERS].lower().replace("’", "'")
+
+
+@cache
+def _stop_terms() -> frozenset[int]:
+    return frozenset().union(*(language.stop_terms for language in load_languages().by_name.values()))
+
+
+@cache
+def _load_patterns() -> dict[str, re.Pattern[str]]:
+    file = resources.files("engrain.core") / "data" / "change_limits.toml"
+    tables = tomllib.loads(file.read_text("utf-8")).values()
+    joined: dict[str, list[str]] = {}
+    for table in tables:
+        for name, pattern in table.items():
+            joined.setdefault(name, []).append(_WRAP.sub("", pattern))
+    return {name: re.compile(rf"(?<![\w'])(?:{'|'.join(some)})(?![\w'])") for name, some in joined.items()}
