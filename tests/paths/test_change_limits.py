@@ -78,3 +78,40 @@ def test_a_change_of_another_matter_neither_ends_nor_marks_a_fact(tmp_path: Path
 
 def test_a_change_of_the_only_claim_ends_the_fact(tmp_path: Path) -> None:
     assert list_ended(tmp_path, CHANGES) == [old for old, _ in CHANGES]
+
+
+VALUES = [
+    ("my sister lives in cardiff", "my sister moved to newport"),
+    ("Mein Bruder wohnt in Köln", "mein Bruder ist nach Bonn gezogen"),
+    ("my brother Tom is a teacher", "Tom works as a plumber now"),
+    ("my yoga class is Mondays at six", "yoga's on Thursdays now"),
+    ("I'm 34", "just turned 35"),
+    ("tengo 29 años", "acabo de cumplir 30"),
+    ("my rent is 950", "i pay 990 now"),
+    ("mi alquiler son 700", "ahora pago 760"),
+    ("Netflix costs 12 a month", "Netflix is now 15 a month"),
+    ("ruf mich an unter 0151 234567", "neue Nummer: 0160 7654321"),
+    ("i'm vegetarian", "i eat meat again since christmas"),
+    ("soy vegetariano", "vuelvo a comer carne"),
+    ("keep answers short", "actually give me full detail from now on"),
+    ("antworte kurz", "ab jetzt bitte ausführlich"),
+    ("always answer in German", "from now on use English with me"),
+    ("call me Kat", "dont call me Kat, Katie is fine"),
+    ("nenn mich Alex", "nenn mich nicht Alex, Alexander passt"),
+    ("llámame Pepe", "no me llames Pepe, mejor José"),
+]
+BOTH = [
+    ("my gym is 35 a month", "the pool card is now 12 a month"),
+    ("ich esse kein Fleisch", "mein Vater isst wieder Fleisch"),
+    ("my daughter lives in Leeds", "my son moved to York"),
+    ("keep answers short", "write emails in full detail"),
+    ("call me Kat", "don't call me late at night"),
+]
+
+
+def test_another_value_of_the_same_matter_ends_the_older_one(tmp_path: Path) -> None:
+    assert list_ended(tmp_path, VALUES) == [old for old, _ in VALUES]
+
+
+def test_a_value_of_another_matter_ends_nothing(tmp_path: Path) -> None:
+    assert list_ended(tmp_path, BOTH) == []

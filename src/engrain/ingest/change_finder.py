@@ -12,14 +12,16 @@ from engrain.core.model.filters import Condition, Filter
 from engrain.core.model.items import Draft, Item
 from engrain.core.model.queries import VectorQuery
 from engrain.core.rules.change_cues import are_of_others, find_signs, fold_name, read_cues
-from engrain.core.rules.change_limits import spares_other_claims
+from engrain.core.rules.change_limits import fold_text, spares_other_claims
+from engrain.core.rules.change_values import find_denied_name
 from engrain.core.rules.profile import is_standing_wish
 from engrain.core.rules.relations import excludes, find_relation
-from engrain.core.rules.slot_names import SPEAKER_KEY, is_address, is_identity
+from engrain.core.rules.slot_names import SPEAKER_KEY, USER_NAME_SLOT, is_address, is_identity, rename_for_speaker
 from engrain.core.rules.statements import is_short_question
 from engrain.core.text.passages import Span
 from engrain.ingest.changes import (
     MIN_ENDED_SURELY,
+    MIN_SAME,
     MIN_WISH_ENDED,
     JudgedStatement,
     is_doubtful,
@@ -27,6 +29,7 @@ from engrain.ingest.changes import (
     leaves_standing,
     list_aspects,
     read_statement,
+    surely_ends,
 )
 from engrain.ingest.message_vectors import MessageVectors, ReadSpan
 from engrain.ports import Services
@@ -84,7 +87,8 @@ class ChangeFinder:
         key = (text.strip(" .!"), slot, speaker)
         if key not in self._known:
             found = NO_CHANGE if read is None else self._find(text, read, slot, speaker)
-            ended = [item for item in self._find_excluded(text, speaker) if item not in found.ended]
+            ended = [*self._find_excluded(text, speaker), *self._find_denied_name(text, speaker)]
+            ended = [item for item in ended if item not in found.ended]
             earlier = tuple(item for item in found.earlier if item not in ended)
             found = replace(found, ended=(*found.ended, *ended), earlier=earlier) if ended else found
             self._known[key] = _spare_parts(found, text, slot)
@@ -98,6 +102,12 @@ class ChangeFinder:
         known = self.services.items.about(self.scope, relation.subject, None)[:MAX_CANDIDATES]
         own = (item for item in known if item.kind == "fact" and item.metadata.get(SPEAKER_KEY) == speaker)
         return [item for item in own if item.relation and excludes(relation, item.relation)]
+
+    def _find_denied_name(self, text: str, speaker: str | None) -> list[Item]:
+        """Return the name that a statement rejects: "don't call me Kat" ends "call me Kat"."""
+        name, slot = find_denied_name(text), rename_for_speaker(speaker, USER_NAME_SLOT)
+        item = self.services.items.slot(self.scope, slot, None) if name and slot else None
+        return [item] if item and name in fold_text(item.text).split() else []
 
     def judge_change(self, message: str, span: Span, vectors: MessageVectors) -> Literal["ends", "adds"] | None:
         """Tell what a sentence that the gate would not keep does to what is known, if it should be kept for that."""
@@ -127,6 +137,8 @@ class ChangeFinder:
             return FoundChange(chance=change, likeness=likeness, aspect=name)
         best = max(range(len(found)), key=lambda place: chances[place].same)
         (item, said), chance = found[best], chances[best]
+        if chance.same >= MIN_SAME and item.kind == "fact" and surely_ends(new, said, is_wish=is_standing_wish(item)):
+            return FoundChange((item,), (), max(change, chance.same), likeness, name)
         doubtful = is_doubtful(new, said)
         # What the program remembered itself may name the same thing for another reason than a person's statement.
         remembered = not any(source.cites for source in item.sources)
@@ -197,7 +209,11 @@ def find_ended_fact(new: ReadFact, older: Sequence[ReadFact]) -> int | None:
     known = [read_statement(older[at].draft.text, older[at].read.vector, older[at].draft.slot) for at in places]
     able = [k for k, one in enumerate(known) if not leaves_standing(said, one) and not is_doubtful(said, one)]
     chances = judge_known(said, new.read.state, [known[k] for k in able])
-    ended = (places[k] for k, chance in zip(able, chances, strict=True) if chance.is_ended)
+    ended = (
+        places[k]
+        for k, chance in zip(able, chances, strict=True)
+        if chance.is_ended or (chance.same >= MIN_SAME and surely_ends(said, known[k], is_wish=False))
+    )
     return next((place for place in ended if not spares_other_claims(said.text, older[place].draft.text)), None)
 
 

@@ -18,6 +18,7 @@ _PART = re.compile(rf"[,;:.!?()–—]+|{_JOIN}|(?<!\w)(?:who|que|qui)(?!\w)")
 _BACK = re.compile(r"(?<!\w)(?:it|them)(?!\w)")
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 _MAX_SUBJECT_WORDS = 6
+_PERIODS = "day week month year tag woche monat jahr día semana mes año jour semaine mois an"
 _MIN_SHARED = 4  # letters
 _MAX_CHARACTERS = 600
 
@@ -32,15 +33,16 @@ def spares_other_claims(new: str, old: str) -> bool:
 
 def are_of_two_of_a_kind(new: str, old: str) -> bool:
     """Tell if two statements name two things of one kind: "bin day is …", "running day is …"."""
-    alike = bool(_read_subject(new) & _read_subject(old)) and bool(read_cues(new).values & read_cues(old).values)
+    alike = bool(read_subject(new) & read_subject(old)) and bool(read_cues(new).values & read_cues(old).values)
     return alike and are_of_other_things(new, old)
 
 
 def are_of_other_things(new: str, old: str) -> bool:
     """Tell if two statements have different subjects, and share no other words."""
-    first, other = _read_subject(new), _read_subject(old)
+    first, other = read_subject(new), read_subject(old)
     said, known = read_cues(new), read_cues(old)
-    if not first - known.terms or not other - said.terms or (said.core & known.core) - (first & other):
+    common = (said.core & known.core) - (first & other) - _list_periods()
+    if not first - known.terms or not other - said.terms or common:
         return False
     if not first & other and share_a_word(new, old):
         return False
@@ -50,14 +52,15 @@ def are_of_other_things(new: str, old: str) -> bool:
 
 def only_tells_extent(new: str, old: str) -> bool:
     """Tell if a statement says how much somebody works, and the other one only says what: both hold."""
-    extent = _load_patterns()["extent"]
-    alone = len(_list_parts(new)) == 1 and extent.search(_fold(new)) is not None
-    return alone and extent.search(_fold(old)) is None and not read_cues(old).values
+    patterns, known = _load_patterns(), fold_text(old)
+    alone = len(_list_parts(new)) == 1 and patterns["extent"].search(fold_text(new)) is not None
+    told = any(patterns[name].search(known) for name in ("extent", "full_time"))
+    return alone and not told and not read_cues(old).values
 
 
 def names_work_in_passing(text: str) -> bool:
     """Tell if a statement only says that something happens before, after or on the way to work."""
-    return _load_patterns()["beside_time"].search(_fold(text)) is not None
+    return _load_patterns()["beside_time"].search(fold_text(text)) is not None
 
 
 def share_a_word(new: str, old: str) -> bool:
@@ -67,7 +70,7 @@ def share_a_word(new: str, old: str) -> bool:
 
 
 def tells_a_switch(text: str) -> bool:
-    return _load_patterns()["switch"].search(_fold(text)) is not None
+    return _load_patterns()["switch"].search(fold_text(text)) is not None
 
 
 def _list_claims(text: str) -> list[str]:
@@ -76,43 +79,48 @@ def _list_claims(text: str) -> list[str]:
     own = read_cues(text).own
     return [
         part
-        for part in (_JOINED.split(_fold(text)) if own else _list_parts(text))
+        for part in (_JOINED.split(fold_text(text)) if own else _list_parts(text))
         if patterns["claims"].search(part) and not patterns["explains"].match(part.strip()) and not _BACK.search(part)
     ]
 
 
 @lru_cache(maxsize=2_048)
 def _list_parts(text: str) -> list[str]:
-    parts = (part.strip() for part in _PART.split(_fold(text)))
+    parts = (part.strip() for part in _PART.split(fold_text(text)))
     return [part for part in parts if part]
 
 
 def _list_words(text: str) -> list[str]:
-    words = (word for word in _WORD.findall(_fold(text)) if len(word) >= _MIN_SHARED)
+    words = (word for word in _WORD.findall(fold_text(text)) if len(word) >= _MIN_SHARED)
     return [word for word in words if not _stop_terms().issuperset(extract_terms(word))]
 
 
 @lru_cache(maxsize=2_048)
-def _read_subject(text: str) -> frozenset[int]:
+def read_subject(text: str) -> frozenset[int]:
     """Return the terms of the words before the first verb, unless they are a pronoun or a person."""
     patterns, head = _load_patterns(), []
-    words = _WORD.findall(_fold(text))[: _MAX_SUBJECT_WORDS + 1]
+    words = _WORD.findall(fold_text(text))[: _MAX_SUBJECT_WORDS + 1]
     if not words or patterns["unnamed"].fullmatch(words[0]):
         return frozenset()
     for word in words:
         if patterns["claims"].fullmatch(word) or find_signs(word) - {"refers"} or read_cues(word).values:
             break
         head.append(word.removesuffix("'s"))
-        if head[-1] != word:
-            break
     else:
         return frozenset()
     terms = (term for word in head if not is_person(word) for term in extract_terms(word))
     return frozenset(terms) - _stop_terms()
 
 
-def _fold(text: str) -> str:
+def fold_text(text: str) -> str:
+    """Return the beginning of a text in lower case with plain apostrophes."""
     return text[:_MAX_CHARACTERS].lower().replace("’", "'")
+
+
+@cache
+def _list_periods() -> frozenset[int]:
+    """Return the terms of "a month" and the like, which two prices of different things share."""
+    return frozenset(extract_terms(_PERIODS))
 
 
 @cache
