@@ -23,39 +23,41 @@ _MIN_SHARED = 4  # letters
 _MAX_CHARACTERS = 600
 
 
-def spares_other_claims(new: str, old: str) -> bool:
+def spares_other_claims(statement: str, other: str) -> bool:
     """Tell if an older statement makes a claim that the newer one does not touch: "Ann is a vet and has two boys"."""
-    claims = _list_claims(old)
-    said = read_cues(new)
+    claims = _list_claims(other)
+    said = read_cues(statement)
     names = {term for name in said.names for term in extract_terms(name)}  # of the one subject of all claims
     return len(claims) > 1 and not all((said.core - names) & read_cues(claim).core for claim in claims)
 
 
-def are_of_two_of_a_kind(new: str, old: str) -> bool:
+def are_of_two_of_a_kind(statement: str, other: str) -> bool:
     """Tell if two statements name two things of one kind: "bin day is …", "running day is …"."""
-    alike = bool(read_subject(new) & read_subject(old)) and bool(read_cues(new).values & read_cues(old).values)
-    return alike and are_of_other_things(new, old)
+    alike = bool(read_subject(statement) & read_subject(other)) and bool(
+        read_cues(statement).values & read_cues(other).values
+    )
+    return alike and are_of_other_things(statement, other)
 
 
-def are_of_other_things(new: str, old: str) -> bool:
+def are_of_other_things(statement: str, other: str) -> bool:
     """Tell if two statements have different subjects, and share no other words."""
-    first, other = read_subject(new), read_subject(old)
-    said, known = read_cues(new), read_cues(old)
-    common = (said.core & known.core) - (first & other) - _list_periods()
-    if not first - known.terms or not other - said.terms or common:
+    first, second = read_subject(statement), read_subject(other)
+    said, known = read_cues(statement), read_cues(other)
+    common = (said.core & known.core) - (first & second) - _list_periods()
+    if not first - known.terms or not second - said.terms or common:
         return False
-    if not first & other and share_a_word(new, old):
+    if not first & second and share_a_word(statement, other):
         return False
-    parts = _list_parts(new)
+    parts = _list_parts(statement)
     return len(parts) == 1 or bool(read_cues(parts[0]).values & known.values)
 
 
-def only_tells_extent(new: str, old: str) -> bool:
+def only_tells_extent(statement: str, other: str) -> bool:
     """Tell if a statement says how much somebody works, and the other one only says what: both hold."""
-    patterns, known = _load_patterns(), fold_text(old)
-    alone = len(_list_parts(new)) == 1 and patterns["extent"].search(fold_text(new)) is not None
+    patterns, known = _load_patterns(), fold_text(other)
+    alone = len(_list_parts(statement)) == 1 and patterns["extent"].search(fold_text(statement)) is not None
     told = any(patterns[name].search(known) for name in ("extent", "full_time"))
-    return alone and not told and not read_cues(old).values
+    return alone and not told and not read_cues(other).values
 
 
 def names_work_in_passing(text: str) -> bool:
@@ -63,10 +65,10 @@ def names_work_in_passing(text: str) -> bool:
     return _load_patterns()["beside_time"].search(fold_text(text)) is not None
 
 
-def share_a_word(new: str, old: str) -> bool:
+def share_a_word(statement: str, other: str) -> bool:
     """Tell if a longer word of one statement begins with, or is part of, one of the other: "Chor", "Kirchenchor"."""
-    first, other = _list_words(new), _list_words(old)
-    return any(one[:_MIN_SHARED] == two[:_MIN_SHARED] or one in two or two in one for one in first for two in other)
+    first, second = _list_words(statement), _list_words(other)
+    return any(one[:_MIN_SHARED] == two[:_MIN_SHARED] or one in two or two in one for one in first for two in second)
 
 
 def tells_a_switch(text: str) -> bool:
