@@ -115,3 +115,15 @@ def test_another_value_of_the_same_matter_ends_the_older_one(tmp_path: Path) -> 
 
 def test_a_value_of_another_matter_ends_nothing(tmp_path: Path) -> None:
     assert list_ended(tmp_path, BOTH) == []
+
+
+def test_a_new_employer_marks_the_manager_of_the_one_before(tmp_path: Path) -> None:
+    news = [
+        ("I work at Globex, my manager is Priya", "I started at Initech last week"),
+        ("Ich arbeite bei Globex, meine Chefin ist Priya", "Ich arbeite jetzt bei Initech"),
+    ]
+    for old, new in news:
+        facts = play(tmp_path, old, new)
+        assert {item.text: is_earlier(item) for item in facts if "Priya" in item.text} == {old.split(", ")[1]: True}
+    (manager,) = (item for item in play(tmp_path, "my manager is Priya", "I work at Globex") if "Priya" in item.text)
+    assert not is_earlier(manager)

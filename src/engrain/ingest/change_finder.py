@@ -10,7 +10,7 @@ from engrain.core.errors import StoreUnavailable
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Condition, Filter
 from engrain.core.model.items import Draft, Item
-from engrain.core.model.queries import VectorQuery
+from engrain.core.model.queries import ListQuery, VectorQuery
 from engrain.core.rules.change_cues import are_of_others, find_signs, fold_name, read_cues
 from engrain.core.rules.change_limits import fold_text, spares_other_claims
 from engrain.core.rules.change_values import find_denied_name
@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 MAX_CANDIDATES, MAX_READ = 10, 16  # a fact and its message are often both near, and one is compared
 MIN_ASPECT = 0.25
 MAX_MESSAGE_CHARACTERS = 300
+MAX_CONTACTS_READ = 200
+_EMPLOYER = ".employer"
+_WORK_CONTACTS = frozenset((frozenset(("boss",)), frozenset(("colleague",))))
+_FACTS = Filter((Condition("kind", "=", "fact"),))
 _SAID = Filter((Condition("kind", "in", ("fact", "message")),))
 
 
@@ -91,6 +95,8 @@ class ChangeFinder:
             ended = [item for item in ended if item not in found.ended]
             earlier = tuple(item for item in found.earlier if item not in ended)
             found = replace(found, ended=(*found.ended, *ended), earlier=earlier) if ended else found
+            if slot is not None and slot.endswith(_EMPLOYER):
+                found = self._mark_work_contacts(found, text, slot, speaker)
             self._known[key] = _spare_parts(found, text, slot)
         return self._known[key]
 
@@ -102,6 +108,17 @@ class ChangeFinder:
         known = self.services.items.about(self.scope, relation.subject, None)[:MAX_CANDIDATES]
         own = (item for item in known if item.kind == "fact" and item.metadata.get(SPEAKER_KEY) == speaker)
         return [item for item in own if item.relation and excludes(relation, item.relation)]
+
+    def _mark_work_contacts(self, found: FoundChange, text: str, slot: str, speaker: str | None) -> FoundChange:
+        """Mark who the speaker's manager or colleague was at the employer that is left."""
+        known = self.services.items.slot(self.scope, slot, None)
+        if "beside" in find_signs(text) or not (found.ended or (known and known.text != text)):
+            return found
+        query = ListQuery(self.scope, _FACTS, None, False, MAX_CONTACTS_READ, None)
+        facts = [item for item in self.services.items.page(query) if item.metadata.get(SPEAKER_KEY) == speaker]
+        contacts = (item for item in facts if read_cues(item.text).people in _WORK_CONTACTS)
+        told = {item.id for item in (*found.ended, *found.earlier)}
+        return replace(found, earlier=(*found.earlier, *(item for item in contacts if item.id not in told)))
 
     def _find_denied_name(self, text: str, speaker: str | None) -> list[Item]:
         """Return the name that a statement rejects: "don't call me Kat" ends "call me Kat"."""
