@@ -127,3 +127,16 @@ def test_a_new_employer_marks_the_manager_of_the_one_before(tmp_path: Path) -> N
         assert {item.text: is_earlier(item) for item in facts if "Priya" in item.text} == {old.split(", ")[1]: True}
     (manager,) = (item for item in play(tmp_path, "my manager is Priya", "I work at Globex") if "Priya" in item.text)
     assert not is_earlier(manager)
+
+
+def test_what_was_announced_for_a_day_leaves_the_profile_when_it_has_passed(tmp_path: Path) -> None:
+    clock = Clock()
+    with Store(tmp_path / "days.db", clock=clock) as store:
+        memory = store.memory(user="ana")
+        for text in ("My flight to Lisbon is on 12 March.", "My birthday is on 12 March."):
+            memory.add_message("user", text)
+        assert "Lisbon" in memory.prompt("Write a poem", history=False)
+        clock.now += timedelta(days=100)
+        later = memory.prompt("Write a poem", history=False)
+        assert "Lisbon" not in later
+        assert "birthday" in later
