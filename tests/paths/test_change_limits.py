@@ -96,6 +96,7 @@ VALUES = [
     ("keep answers short", "actually give me full detail from now on"),
     ("antworte kurz", "ab jetzt bitte ausführlich"),
     ("always answer in German", "from now on use English with me"),
+    ("Antworte auf Deutsch", "ab jetzt lieber auf Englisch bitte"),
     ("call me Kat", "dont call me Kat, Katie is fine"),
     ("nenn mich Alex", "nenn mich nicht Alex, Alexander passt"),
     ("llámame Pepe", "no me llames Pepe, mejor José"),
