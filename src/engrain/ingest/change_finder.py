@@ -91,7 +91,9 @@ class ChangeFinder:
         key = (text.strip(" .!"), slot, speaker)
         if key not in self._known:
             found = NO_CHANGE if read is None else self._find(text, read, slot, speaker)
-            ended = [*self._find_excluded(text, speaker), *self._find_denied_name(text, speaker)]
+            denied = self._find_denied_name(text, speaker)
+            found = replace(found, chance=1.0) if denied else found
+            ended = [*self._find_excluded(text, speaker), *denied]
             ended = [item for item in ended if item not in found.ended]
             earlier = tuple(item for item in found.earlier if item not in ended)
             found = replace(found, ended=(*found.ended, *ended), earlier=earlier) if ended else found

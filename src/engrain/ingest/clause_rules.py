@@ -87,6 +87,8 @@ def _find_run_on() -> re.Pattern[str]:
 def _follows_introduction(shown: str, start: int) -> bool:
     """Tell if the sentence begins with the speaker's name, "I'm Tom", and has spoken of nobody else since."""
     begin = max(shown.rfind(mark, max(0, start - _MAX_INTRODUCTION), start) for mark in ".!?\n") + 1
+    if start - begin > _MAX_INTRODUCTION:
+        return False
     begin = skip_lead(shown, begin + (shown[begin : begin + 1] == " "), start)
     introduces = load_statement_rules().sign("introduces").match(shown, begin, start)
     return introduces is not None and _OF_OTHERS.search(shown, introduces.end(), start) is None
