@@ -53,7 +53,7 @@ def knowledge(m: Memory, _: Path) -> Iterator[tuple[str, Any]]:
     yield "explain", m.explain(city)
     yield "explain", str(m.explain(city))
     yield "slots.list", m.slots.list()
-    yield "slots.get", (m.slots.get("user.city"), m.slots.get("no such"))
+    yield "slots.get", (m.slots.get("user.city"), m.slots.get("no.such"))
     yield "slots.history", m.slots.history("user.city")
     yield "relations.add", m.relations.add("Ana", "works at", "Acme", importance=0.4)
     yield "relations.list", m.relations.list(limit=5)

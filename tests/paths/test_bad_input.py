@@ -45,6 +45,8 @@ REFUSED: dict[str, tuple[type[Exception], Callable[[Memory], Any]]] = {
     "importance above 1": (InvalidInput, lambda m: m.remember("x", importance=1.1)),
     "importance as text": (InvalidInput, lambda m: m.remember("x", importance="high")),
     "true as importance": (InvalidInput, lambda m: m.remember("x", importance=True)),
+    "slot with a space": (InvalidInput, lambda m: m.remember("x", slot="bad slot!")),
+    "asking for a slot with a space": (InvalidInput, lambda m: m.slots.get("User City")),
     "empty slot": (EmptyText, lambda m: m.remember("x", slot=" ")),
     "long slot": (TooLarge, lambda m: m.remember("x", slot="s" * 513)),
     "surrogate slot": (BadText, lambda m: m.remember("x", slot="\udfff")),

@@ -38,7 +38,7 @@ TEXT_NAMES = {
     "statement", "summary", "text", "texts", "thought", "topic", "url", "value", "word", "worked",
 }  # fmt: skip
 SHORT_NAMES = {
-    "about", "action", "address", "advice", "after", "agent", "api_key", "as_of", "asked", "before", "body",
+    "about", "action", "address", "advice", "after", "agent", "api_key", "as_of", "asked", "aspects", "before", "body",
     "breaks", "call", "character", "chunks", "client", "columns", "counts", "day", "description", "detail", "embed",
     "end",
     "entity", "event", "expected", "explain", "features", "file", "files", "find", "fix", "folder",

@@ -20,6 +20,7 @@ MAX_NAME = 512
 MAX_METADATA = 65_536
 MAX_METADATA_DEPTH = 16
 MAX_BATCH = 100_000
+_SLOT = re.compile(r"[\w.:/+#@'&-]+")
 
 Json = None | bool | int | float | str | list[Any] | dict[str, Any]
 
@@ -54,6 +55,17 @@ def check_key(name: object, what: str) -> str:
     if not checked.strip():
         raise EmptyText(f"{what} is empty: give it a name, or leave it out.")
     return checked
+
+
+def check_slot(slot: object) -> str:
+    """Return the name of a slot, such as user.city."""
+    name = check_key(slot, "slot")
+    if _SLOT.fullmatch(name) is None:
+        raise InvalidInput(
+            f"slot {name!r} is no name of a slot: it may have letters, digits and . _ - / : + # @ ' but no spaces, "
+            "such as user.city."
+        )
+    return name
 
 
 def check_optional_key(name: object, what: str) -> str | None:

@@ -12,10 +12,14 @@ from engrain.core.model.items import ForgetRequest, Statement
 from engrain.core.rules.own_words import blank_pasted
 from engrain.core.rules.slot_names import classify_thing, fill_slot, find_mentioned_slot
 from engrain.core.rules.statements import ANY_WORD, Rule, compile_pattern, load_statement_rules
-from engrain.core.text.passages import split_clauses, split_sentences
+from engrain.core.text.passages import Clause, split_clauses, split_sentences
 
 _PLAIN_WORD = re.compile(r"[\w']+")
 _MAX_LEADS = 8
+_MAX_INTRODUCTION = 300  # characters
+_OF_OTHERS = re.compile(
+    r"\b(?:my|our|his|her|mein\w*|unser\w*|mi|mis|nuestr[oa]s?|mon|ma|mes|notre|nos)\b", re.IGNORECASE
+)
 _MAX_TOPIC_CHARACTERS = 2_000
 _MAX_VALUE_WORDS = 8
 _MAX_UNCAPITALIZED_WORDS = 2
@@ -54,10 +58,40 @@ def match_fact(shown: str, text: str, start: int, end: int) -> ClauseFact | None
     found = _match_rules(first, shown, text, start, end)
     if found:
         return found
-    subject = load_statement_rules().dropped.get(first)
-    if subject is None:
+    rules = load_statement_rules()
+    subject = rules.dropped.get(first) or (rules.run_on.get(first) if _follows_introduction(shown, start) else None)
+    if not subject:
         return None
     return _match_rules(subject.split()[0], subject + shown[start:end], subject + text[start:end])
+
+
+def split_run_on(shown: str, clauses: Sequence[Clause]) -> list[Clause]:
+    """Split an introduction where a clause leaves out its subject: "I'm Tom, live in Bristol and work as a nurse"."""
+    parts: list[Clause] = []
+    for one in clauses:
+        start, connector = one.start, one.connector
+        for gap in _find_run_on().finditer(shown, one.start, one.end):
+            if _follows_introduction(shown, gap.end()):
+                parts.append(Clause(start, gap.start(), connector))
+                start, connector = gap.end(), gap[0].strip(" ,").lower()
+        parts.append(Clause(start, one.end, connector))
+    return parts
+
+
+@cache
+def _find_run_on() -> re.Pattern[str]:
+    words = "|".join(map(re.escape, load_statement_rules().run_on))
+    return re.compile(rf"(?:, ?|,? (?:and|but|und|aber|y|pero|et|mais) )(?=(?:{words})\b)", re.IGNORECASE)
+
+
+def _follows_introduction(shown: str, start: int) -> bool:
+    """Tell if the sentence begins with the speaker's name, "I'm Tom", and has spoken of nobody else since."""
+    begin = max(shown.rfind(mark, max(0, start - _MAX_INTRODUCTION), start) for mark in ".!?\n") + 1
+    if start - begin > _MAX_INTRODUCTION:
+        return False
+    begin = skip_lead(shown, begin + (shown[begin : begin + 1] == " "), start)
+    introduces = load_statement_rules().sign("introduces").match(shown, begin, start)
+    return introduces is not None and _OF_OTHERS.search(shown, introduces.end(), start) is None
 
 
 def _match_rules(first: str, shown: str, text: str, start: int = 0, end: int = sys.maxsize) -> ClauseFact | None:

@@ -22,6 +22,7 @@ from engrain.ingest.clause_rules import (
     match_fact,
     match_right_value,
     skip_lead,
+    split_run_on,
 )
 from engrain.ingest.sentence_model import Verdict, has_topic, is_fragment, join_fragments, split_by_subject
 from engrain.ingest.whose_words import OwnChances
@@ -485,7 +486,8 @@ class _MessageReader:
         return match and (self.text[slice(*trim_span(self.shown, *match.span("old")))] or None)
 
     def _split_clauses(self, sentence: Sentence) -> list[Clause]:
-        return split_clauses(self.shown, sentence, self.rules.sign("breaks"), self.rules.sign("opens"))
+        clauses = split_clauses(self.shown, sentence, self.rules.sign("breaks"), self.rules.sign("opens"))
+        return split_run_on(self.shown, clauses)
 
     def _has(self, sign: str, start: int, end: int) -> bool:
         # A slice, because "^" matches only at the start of the string, wherever the search begins.

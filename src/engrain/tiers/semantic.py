@@ -36,6 +36,7 @@ from engrain.core.validation import (
     check_name,
     check_optional_key,
     check_share,
+    check_slot,
 )
 from engrain.ingest import write
 from engrain.ingest.facts import unmark_earlier
@@ -238,7 +239,7 @@ class Slots:
 
     def get(self, name: str, *, as_of: Time | None = None) -> Item | None:
         """Return the item in this slot, now or at a time."""
-        return self._services.items.slot(self._scope, check_key(name, "slot"), parse_as_of(as_of))
+        return self._services.items.slot(self._scope, check_slot(name), parse_as_of(as_of))
 
     def list(self, prefix: str = "", *, as_of: Time | None = None) -> builtins.list[Item]:
         """Return every filled slot whose name starts with the prefix, by name."""
@@ -247,7 +248,7 @@ class Slots:
 
     def history(self, name: str) -> builtins.list[Item]:
         """Return every value that this slot has had, oldest first."""
-        return self._services.items.history(self._scope, check_key(name, "slot"))
+        return self._services.items.history(self._scope, check_slot(name))
 
 
 class Relations:

@@ -18,6 +18,7 @@ from engrain.core.model.plans import Add, Applied, Change, Outcome, Plan, Step, 
 from engrain.core.model.queries import ListQuery
 from engrain.core.model.recall import OutdatedText
 from engrain.core.model.sessions import SessionEnd, SessionInfo, SessionStart
+from engrain.core.rules.passed_dates import is_over
 from engrain.core.rules.profile import is_about_user, is_earlier, is_standing_wish
 from engrain.core.rules.slot_names import SPEAKER_KEY, USER_NAME_SLOT, find_user_names
 from engrain.core.rules.statements import INSTRUCTION_OR_PREFERENCE
@@ -240,6 +241,8 @@ def collect_user_facts(services: Services, scope: Scope) -> builtins.list[Item]:
     about = sorted((item for item in (*newest, *slots) if is_about_user(item, names)), key=_is_imported)
     found = (*important, *items.get_many(scope, wishes), *about)
     own = (item for item in found if SPEAKER_KEY not in item.metadata and not is_earlier(item))
+    today = services.clock().date()
+    own = (item for item in own if not is_over(item.text, (item.occurred_at or item.recorded_at).date(), today))
     return list({item.id: item for item in (*trusted, *pinned, *own)}.values())
 
 

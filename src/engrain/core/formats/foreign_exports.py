@@ -81,6 +81,7 @@ def clean_text(text: object) -> str:
 
 ZEP_LISTS = ("episodes", "facts", "edges", "messages")
 # What MemGPT tells an agent in the user's place.
+_NO_SLOT = re.compile(r"[^\w.-]")  # a mark that no slot has
 _EVENTS = ("login", "heartbeat", "system_alert")
 _ZEP_BODIES = ("content", "episode_body", "body")
 
@@ -132,7 +133,7 @@ def read_letta(entry: Mapping[str, Any]) -> Iterator[Note]:
         block = check_object(entry["block"], "a block")
         text = clean_text(block.get("value")).strip()
         if text:
-            slot = f"letta.{check_filled(block.get('label'), 'label').strip().lower().replace(' ', '_')}"
+            slot = f"letta.{_NO_SLOT.sub('_', check_filled(block.get('label'), 'label').strip().lower())}"
             at = read_time(block.get("updated_at") or block.get("created_at"))
             yield make_note("letta", text, f"{slot}\x1f{hash_text(text)}", slot=slot, occurred_at=at)
         return

@@ -18,6 +18,7 @@ from engrain.core.validation import (
     check_metadata,
     check_optional_key,
     check_share,
+    check_slot,
     check_text,
     fields_to_plain,
 )
@@ -284,7 +285,7 @@ def check_note(note: Note) -> Note:
 
 
 def _check_slot(slot: object) -> str:
-    name = check_key(slot, "slot")
+    name = check_slot(slot)
     if name.startswith(RESERVED_SLOT_PREFIXES):
         raise InvalidInput(
             f"slot {name!r} is engrain's own: names that begin with {' or '.join(RESERVED_SLOT_PREFIXES)} are taken."

@@ -94,6 +94,19 @@ def find_people(text: str) -> frozenset[str]:
     return frozenset(group for word in words if (group := people.get(word)))
 
 
+def find_values(text: str) -> dict[str, set[str]]:
+    """Return the values of a text by their kind, such as a weekday or a price."""
+    found: dict[str, set[str]] = {}
+    for one in _load_patterns()[0]["value"].finditer(text[:MAX_CHARACTERS].lower()):
+        found.setdefault(one.lastgroup or "", set()).add(one[0])
+    return found
+
+
+def is_person(word: str) -> bool:
+    """Tell if a word names somebody by what they are to the speaker: "sister"."""
+    return word in _load_patterns()[1]
+
+
 def are_of_others(new: Cues, old: Cues) -> bool:
     """Tell if two statements are about different people: a sister and a cousin, two sisters, or me and my sister."""
     if new.people and not old.people:

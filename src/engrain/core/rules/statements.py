@@ -106,7 +106,8 @@ class StatementRules:
 
     `by_word` has the rules for clauses by their first word, and under ANY_WORD those for every other word.
     `asks` are patterns of requests. `signs` are patterns that void or join clauses.
-    `turned` maps "you" to "I" and the like. `dropped` maps a first word to the subject that it leaves out.
+    `turned` maps "you" to "I" and the like. `dropped` maps a first word to the subject that it leaves out,
+    `run_on` one behind an introduction.
     """
 
     by_word: Mapping[str, tuple[Rule, ...]]
@@ -121,6 +122,7 @@ class StatementRules:
     words: Mapping[str, frozenset[str]]
     turned: Mapping[str, str]
     dropped: Mapping[str, str]
+    run_on: Mapping[str, str]
 
     def sign(self, name: str) -> re.Pattern[str]:
         return compile_pattern(self.signs[name])
@@ -143,7 +145,7 @@ def load_statement_rules() -> StatementRules:
     languages = [_compile_language(table) for table in tables.values()]
     lists = [language.lists for language in languages]
     words = {word for language in languages for first, _ in language.groups for word in first}
-    dropped = merge_section(lists, "dropped")
+    dropped, run_on = merge_section(lists, "dropped"), merge_section(lists, "run_on")
     return StatementRules(
         by_word={
             word: tuple(rule for language in languages for rule in _rules_for_word(word, language)) for word in words
@@ -164,6 +166,7 @@ def load_statement_rules() -> StatementRules:
         words={name: _split_words([some]) for name, some in things["words"].items()},
         turned={word: turned for language in languages for word, turned in language.table.get("turned", {}).items()},
         dropped={word: subject for subject, some in dropped.items() for word in _split_words(some)},
+        run_on={word: subject for subject, some in run_on.items() for word in _split_words(some)},
     )
 
 
@@ -188,7 +191,7 @@ def _compile_language(table: dict[str, Any]) -> _LanguageRules:
     lists: dict[str, Mapping[str, Any]] = {}
     for section in ("asks", "signs"):
         lists[section] = {name: [fill_pattern(one, parts) for one in some] for name, some in table[section].items()}
-    lists |= {section: table.get(section, {}) for section in ("hints", "dropped")}
+    lists |= {section: table.get(section, {}) for section in ("hints", "dropped", "run_on")}
     groups = [(_split_words([group.pop("first", "")]), _compile_rules(group, parts)) for group in table["rules"]]
     return _LanguageRules(groups, nouns, lists, table)
 
