@@ -182,3 +182,46 @@ def test_the_profile_has_only_what_is_surely_meant(tmp_path: Path, monkeypatch: 
         (fact,) = memory.add_message("user", "the office cat owns the server room").facts
         assert [item.id for item in memory.start_session().profile] == ([fact] if sure else [])
         assert fact in [hit.item.id for hit in memory.recall("Who owns the server room?")]
+
+
+def test_a_prompt_has_no_acknowledgement_no_request_to_forget_and_no_unasked_secret(tmp_path: Path) -> None:
+    with Memory(tmp_path / "m.db", user="ana") as memory:
+        session = memory.session("a")
+        session.add_message("assistant", "Mach ich.")
+        for text in ("ok will do", "forget everything about my salary", "my wifi password is hunter2-blue"):
+            session.add_message("user", text)
+        for question in ("will it do?", "was soll ich machen?", "what is my salary?", "what should I cook tonight?"):
+            block = memory.prompt(question, history=False)
+            assert [
+                one for one in ("will do", "Mach ich", "forget", "hunter2") if one in block.partition("\n")[2]
+            ] == []
+        assert "hunter2-blue" in memory.prompt("what is the wifi password?", history=False)
+
+
+def test_a_prompt_about_the_user_has_no_text_to_translate_and_no_story(tmp_path: Path) -> None:
+    with Memory(tmp_path / "m.db", user="ana") as memory:
+        session = memory.session("a")
+        session.add_message("user", "translate to German: I live in Lima and I am a vegan cook")
+        session.add_message("user", "write a story: my name is Zorg and I live on Mars")
+        mail = "From: Petra\nTo: all\nSubject: offsite\n\nHi all,\nthe offsite is in Malaga in June.\nBest\nPetra"
+        session.add_message("user", f"can you summarise this?\n\n{mail}")
+        for question in ("where do I live?", "what should I cook tonight?"):
+            block = memory.prompt(question, history=False)
+            assert [one for one in ("Lima", "Mars", "Malaga") if one in block] == []
+        assert "Malaga" in memory.prompt("when is the offsite?", history=False)
+
+
+def test_what_takes_the_place_of_a_wish_is_a_wish(tmp_path: Path) -> None:
+    with Memory(tmp_path / "m.db", user="ana") as memory:
+        talk(memory, "always use metric units", "no wait, imperial is better after all")
+        block = memory.prompt("how far is it to Leeds?", history=False)
+        assert block.index(WISHES) < block.index("imperial is better")
+        assert ABOUT not in block
+
+
+def test_a_question_after_home_or_work_finds_the_fact_in_any_language(tmp_path: Path) -> None:
+    with Memory(tmp_path / "m.db", user="ana") as memory:
+        talk(memory, "Ich bin Krankenpfleger am Uniklinikum", "my dog is called Rex")
+        for question in ("Wo arbeite ich?", "¿dónde trabajo?", "where do I work?", "où est-ce que je travaille ?"):
+            assert "Uniklinikum" in str(memory.recall(question))
+        assert "Uniklinikum" not in str(memory.recall("wo wohne ich?"))

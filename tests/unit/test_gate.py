@@ -570,3 +570,30 @@ def test_letters_that_a_pattern_takes_for_others_raise_no_error(text: str) -> No
     (found,) = find_statements(text)
     assert isinstance(found, ForgetRequest)
     assert found.slot
+
+
+def test_a_plan_for_a_day_is_kept_and_a_floor_is_none() -> None:
+    plans = (
+        "my dentist appointment is next friday at 9",
+        "my flight is on the 3rd at 9am",
+        "I have a job interview on Tuesday at 10",
+        "mein Flug geht am 3. um 9 Uhr",
+        "am Donnerstag habe ich einen Termin beim Zahnarzt",
+        "la boda es el sábado que viene",
+        "tengo cita con el dentista el viernes a las 9",
+        "le mariage est samedi prochain",
+        "j'ai rendez-vous chez le dentiste vendredi à 9h",
+    )
+    assert [text for text in plans if said(text) != [text]] == []
+    others = ("my desk is on the 3rd floor", "my train is late today", "when is my flight on the 3rd?")
+    assert [text for text in others if said(text)] == []
+
+
+def test_jobs_homes_and_friends_are_known_in_more_words() -> None:
+    texts = {
+        "Ich bin Krankenpfleger am Uniklinikum": "user.job",
+        "ya estamos instaladas en Barcelona": "user.city",
+        "my best mate Raj works at Sky": None,
+        "mi amiga Ana trabaja en Correos": None,
+    }
+    assert {text: slot(text) for text in texts} == texts

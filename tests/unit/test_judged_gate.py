@@ -222,3 +222,43 @@ def test_a_wish_beside_two_slots_is_kept() -> None:
     text = "Call me Harold, but I should like you to write in full sentences, my city is Truro"
     found = [words for words, _ in list_found(text, give(KEEP))]
     assert any("full sentences" in words for words in found)
+
+
+def test_words_about_a_single_question_or_order_are_no_wish() -> None:
+    texts = (
+        "can you tell me when to use affect and effect? i always mix them up",
+        "explain stalactites and stalagmites, always mix them up",
+        "wie war das mit seit und seid? immer verwechsel ich die",
+        "¿cuál es la diferencia entre por y para? siempre los confundo",
+        "oat milk vs soy milk, which has more protein?",
+    )
+    assert [list_found(text, judge_locally) for text in texts] == [[]] * len(texts)
+
+
+def test_the_steps_of_a_recipe_are_no_wish_but_orders_to_the_assistant_are() -> None:
+    recipes = (
+        "1 cup flour, 2 eggs, pinch of salt. mix well. always preheat the oven. bake 20 min",
+        "200 g Mehl, 3 Eier. gut verrühren. immer den Ofen vorheizen. 40 Minuten backen",
+    )
+    assert [list_found(text, judge_locally) for text in recipes] == [[]] * len(recipes)
+    wishes = "Answer in German. Keep it short. Always cite sources."
+    assert len(list_found(wishes, judge_locally)) == 3
+
+
+def test_a_fragment_belongs_to_the_statement_before_it() -> None:
+    texts = (
+        "guess who passed her driving test. first time, 3 minors",
+        "we sold the van. 4,000, cash",
+        "had enough of Jonas - i broke up",
+        "i broke up, he cried, i didn't",
+    )
+    assert [[words for words, _ in list_found(text, judge_locally)] for text in texts] == [[text] for text in texts]
+
+
+def test_a_sentence_without_an_end_is_read_by_its_clauses() -> None:
+    text = (
+        "so i moved to Leeds in march, and " + "we saw a lot of rain and it was fine, and " * 15 + "i work as a nurse"
+    )
+    kept = [words for words, _ in list_found(text, judge_locally)]
+    assert any(words.startswith("i moved to Leeds") for words in kept)
+    assert "i work as a nurse" in kept

@@ -51,3 +51,23 @@ def test_other_words_stay_as_they_are(text: str) -> None:
 
 def test_a_date_beyond_the_calendar_is_left_out() -> None:
     assert add_absolute_dates("tomorrow", date.max) == "tomorrow"
+
+
+def test_a_single_weekday_to_come_gets_its_day() -> None:
+    written = {
+        "my dentist appointment is on thursday at 9": "on thursday (2026-11-19)",
+        "am Donnerstag habe ich einen Termin": "am Donnerstag (2026-11-19)",
+        "tengo dentista el viernes a las 9": "el viernes (2026-11-20)",
+        "mon vol est vendredi à 9h": "vendredi (2026-11-20)",
+        "my flight is on the 3rd at 9am": "on the 3rd (2026-12-03)",
+        "the talk is on Tuesday": "on Tuesday (2026-11-24)",
+    }
+    assert [text for text, part in written.items() if part not in add_absolute_dates(text, TUESDAY)] == []
+
+
+def test_a_weekday_of_the_past_or_of_a_habit_stays_as_it_is() -> None:
+    texts = (
+        "I saw her on Thursday", "am Montag war ich beim Arzt", "I usually swim on Thursday", "on Thursdays I swim",
+        "el lunes fui al médico", "my desk is on the 3rd floor", "on Monday mornings I teach",
+    )  # fmt: skip
+    assert [text for text in texts if add_absolute_dates(text, TUESDAY) != text] == []

@@ -26,6 +26,7 @@ from engrain.core.model.items import (
 )
 from engrain.core.model.messages import Message
 from engrain.core.model.plans import Add, Change, Correct, Forget, Step
+from engrain.core.rules.profile import is_standing_wish
 from engrain.core.rules.relations import find_relation
 from engrain.core.rules.slot_names import SPEAKER_KEY, rename_for_speaker
 from engrain.core.rules.statements import PREFERENCE, detect_traits, load_statement_rules
@@ -35,6 +36,7 @@ from engrain.core.text.tokenizer import extract_terms, split_identifier, tokeniz
 from engrain.ingest import gate
 from engrain.ingest.change_finder import NO_CHANGE, FoundChange
 from engrain.ingest.forget_targets import Candidate
+from engrain.ingest.sentence_model import begins_with_own_subject
 from engrain.ingest.write import build_draft
 from engrain.ports import Services
 
@@ -43,6 +45,7 @@ BY_GATE = "gate"  # metadata "by" of a fact that the rules found
 MIN_CHANCE_OF_SLOT = 0.6
 
 USER_NAME = "user.name"
+_WISH_IMPORTANCE = 0.8
 _EMPLOYER, _JOB = ".employer", ".job"
 _FACTS = Filter((Condition("kind", "=", "fact"),))
 _GATE_FACTS = Filter((*_FACTS.conditions, Condition("metadata.by", "=", BY_GATE)))
@@ -180,21 +183,31 @@ def _plan_statement(
     found = replace(found, slot=_choose_slot(found, utterance, values))
     old = _find_replaced(found, utterance, stored.likely)
     change = stored.change
+    wish = found.wish or _follows_wish(utterance.quote(found), (old, *change.ended) if old else change.ended)
+    importance = max(found.importance, _WISH_IMPORTANCE) if wish else found.importance
     slot = old.slot if old else found.slot or _inherit_slot(change)
-    made = build_draft(build_note(replace(found, slot=slot), utterance, services), services.redact)
+    made = build_draft(
+        build_note(replace(found, slot=slot, importance=importance), utterance, services), services.redact
+    )
     made = replace(made, relation=None if found.doubtful else find_relation(made.text, utterance.speaker))
     if old is not None and old.slot is None:
-        return [Correct(old.id, made)]
+        marked = replace(made, metadata={**made.metadata, RESERVED_KEY: {WISH_KEY: True}}) if wish else made
+        return [Correct(old.id, marked)]
     begins = made.occurred_at or services.clock()
     older = [item for item in change.earlier if item.valid_from < begins]
     earlier = [mark_earlier(item, begins) for item in older]
     ends = [item.id for item in change.ended]
     outdates = {item.id: begins.isoformat() for item in older}
-    notes = {ASPECT_KEY: change.aspect, ENDS_KEY: ends, OUTDATES_KEY: outdates, WISH_KEY: found.wish}
+    notes = {ASPECT_KEY: change.aspect, ENDS_KEY: ends, OUTDATES_KEY: outdates, WISH_KEY: wish}
     own = {key: value for key, value in notes.items() if value}
     if own:
         made = replace(made, ends=tuple(ends), metadata={**made.metadata, RESERVED_KEY: own})
     return [Add(made), *earlier]
+
+
+def _follows_wish(text: str, ended: Sequence[Item]) -> bool:
+    """Tell if a statement takes the place of a standing wish: "long answers are fine again"."""
+    return any(map(is_standing_wish, ended)) and not begins_with_own_subject(text)
 
 
 def _inherit_slot(change: FoundChange) -> str | None:

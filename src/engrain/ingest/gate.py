@@ -14,7 +14,7 @@ from engrain.core.rules.quotation_frames import COLON, HIDDEN_LETTER, cue, find_
 from engrain.core.rules.slot_names import fill_slot, find_mentioned_slot
 from engrain.core.rules.statements import compile_pattern, load_statement_rules
 from engrain.core.secrets.redact import contains_secret
-from engrain.core.text.passages import Clause, Sentence, Span, split_clauses, split_sentences, trim_span
+from engrain.core.text.passages import Clause, Sentence, Span, split_sentences, trim_span
 from engrain.ingest.clause_rules import (
     find_topic_slot,
     fits_slot,
@@ -22,9 +22,20 @@ from engrain.ingest.clause_rules import (
     match_fact,
     match_right_value,
     skip_lead,
-    split_run_on,
 )
-from engrain.ingest.sentence_model import Verdict, has_topic, is_fragment, join_fragments, split_by_subject
+from engrain.ingest.part_context import (
+    cut_long_sentences,
+    find_steps,
+    goes_on,
+    is_about_task,
+    is_bare_end,
+    is_remark,
+    is_task,
+    join_clauses,
+    split_clauses,
+    widen_fragment,
+)
+from engrain.ingest.sentence_model import Verdict, join_fragments, split_by_subject
 from engrain.ingest.whose_words import OwnChances
 
 # Only the two ends of a long message are read: the middle is mostly pasted text.
@@ -81,6 +92,10 @@ def find_own_words(text: str, before: Sequence[tuple[str, str]], whose: JudgeSpe
     return words if reader.chances is None else own_words.OwnWords(reader.shown, words.mixed or reader.mixed)
 
 
+def _overlap(one: Found | Sentence, other: Found | Sentence) -> bool:
+    return one.start < other.end and other.start < one.end
+
+
 class _MessageReader:
     """Reader of one message. `text` is the original; `shown` blanks what has the shape of a pasted text."""
 
@@ -98,7 +113,7 @@ class _MessageReader:
         self.announced, self.mixed = own_words.find_announced(text, self.shown, before)
         self.signed = False  # the model, an announcement or a quotation tells of words of others
         self.chances = self._judge_parts()
-        self.sentences = split_sentences(self.shown)
+        self.sentences = cut_long_sentences(self.shown, split_sentences(self.shown), MAX_SENTENCE_CHARACTERS)
         self.found: list[Found] = []
         self.stated: list[Found] = []  # by the rules alone
         self.sure: list[Sentence] = []  # what the judge surely keeps
@@ -140,17 +155,21 @@ class _MessageReader:
     def _add_judged(self, judge: JudgeSentences) -> list[Found]:
         """Add what `judge` keeps, and drop what it surely refuses."""
         parts, found = self._list_parts(), self.found
-        before: Sentence | None = None
-        for part, verdict in zip(parts, judge(self._find_judged_text(), parts), strict=False):
+        verdicts = judge(self._find_judged_text(), parts)
+        steps = find_steps(self.shown, parts, verdicts)
+        before, last = None, None
+        for part, verdict in zip(parts, verdicts, strict=False):
             # Read with the words before it: "she's great" says nothing alone, "York now" is the news of "we moved".
-            remark = self._is_remark(part)
+            remark = is_remark(self.shown, part)
             self.sure += [part] if verdict.keep and verdict.sure else []
-            goes_on = before is not None and not verdict.keep and not verdict.drop and self._is_fragment(part)
-            if before and goes_on and not remark and (longer := self._extend_statement(found, before, part)):
+            if part in steps or is_about_task(self.shown, part, verdict, before, last):
+                # Other statements of the rules are of the speaker, and stay.
+                found = [one for one in found if not (isinstance(one, Statement) and one.wish and _overlap(one, part))]
+            elif before and not remark and (longer := self._extend_statement(found, before, part, verdict)):
                 found = longer
             elif not remark:
-                found = self._apply_verdict(found, part, verdict)
-            before = part
+                found = self._apply_verdict(found, widen_fragment(self.shown, part, before, verdict), verdict)
+            before, last = part, verdict
         return [piece for one in found for piece in self._split_statement(one, judge)]
 
     def _split_statement(self, one: Found, judge: JudgeSentences) -> list[Found]:
@@ -161,7 +180,7 @@ class _MessageReader:
         """
         if isinstance(one, ForgetRequest) or one.explicit or one.slot:
             return [one]
-        clauses = self._split_clauses(Sentence(one.start, one.end, is_question=False))
+        clauses = split_clauses(self.shown, Sentence(one.start, one.end, is_question=False))
         parts = split_by_subject(self.shown, clauses, one.end)
         verdicts = judge(self._find_judged_text(), parts) if len(parts) > 1 else ()
         pieces: list[Found] = []
@@ -178,20 +197,11 @@ class _MessageReader:
             return self.text
         return own_words.blank_spans(self.text, list(own_words.find_hidden(self.text, self.shown)))
 
-    def _is_remark(self, part: Sentence) -> bool:
-        """Tell if words only judge somebody or something that they do not name."""
-        said = self.rules.sign("remark").fullmatch(self.shown, part.start, part.end)
-        return said is not None and not has_topic(said[0])
-
-    def _is_fragment(self, part: Sentence) -> bool:
-        """Tell if words have no subject or verb of their own, and are not a courtesy."""
-        if part.is_question or self._begins("thanks", part.start, part.end):
-            return False
-        return is_fragment(self.shown[part.start : part.end])
-
-    def _extend_statement(self, found: list[Found], before: Sentence, part: Sentence) -> list[Found]:
-        """Return the statements with the one that ends with `before` carried on, or none if there is no such."""
-        if "\n" in self.shown[before.end : part.start]:
+    def _extend_statement(self, found: list[Found], before: Sentence, part: Sentence, verdict: Verdict) -> list[Found]:
+        """Return the statements with the one that ends with `before` carried on by a fragment, or none."""
+        if not goes_on(self.shown, part, verdict):
+            return []
+        if "\n" in self.shown[before.end : part.start] or any(_overlap(one, part) for one in found):
             return []
         end = trim_span(self.shown, before.start, before.end)[1]
         for one in found:
@@ -208,28 +218,15 @@ class _MessageReader:
         parts: list[Sentence] = []
         for sentence in join_fragments(self.shown, readable):
             slotted = any(
-                isinstance(one, Statement) and one.slot and one.start < sentence.end and sentence.start < one.end
+                isinstance(one, Statement) and one.slot and _overlap(one, sentence) and not is_bare_end(self.shown, one)
                 for one in self.found
             )
-            parts += self._join_clauses(sentence) if slotted else [sentence]
+            parts += join_clauses(self.shown, sentence) if slotted else [sentence]
         return parts
-
-    def _join_clauses(self, sentence: Sentence) -> list[Sentence]:
-        """Return the clauses of a sentence, each with its reasons and with what stands in brackets behind it."""
-        clauses = self._split_clauses(sentence)
-        joined: list[Sentence] = []
-        for one in clauses:
-            part = Sentence(one.start, one.end, sentence.is_question and one is clauses[-1])
-            belongs = one.connector in ("(", ")") or self.rules.sign("because").fullmatch(one.connector)
-            if joined and belongs and not part.is_question:
-                joined[-1] = replace(joined[-1], end=one.end)
-            else:
-                joined.append(part)
-        return join_fragments(self.shown, joined)
 
     def _apply_verdict(self, found: list[Found], part: Sentence, verdict: Verdict) -> list[Found]:
         """Keep a statement as its whole part, so that nothing is cut off."""
-        inside = [one for one in found if one.start < part.end and part.start < one.end]
+        inside = [one for one in found if _overlap(one, part)]
         loose = [one for one in inside if isinstance(one, Statement) and not one.explicit]
         others = [one for one in found if one not in loose]
         # A clause alone is too little to refuse what a rule is sure of.
@@ -245,12 +242,14 @@ class _MessageReader:
         refused = contains_secret(quoted) or (not wish and find_cue("forward", quoted))
         if not wanted or refused or len(loose) < len(inside) or len(slots) > 1 or len(others) >= MAX_STATEMENTS:
             return found
-        start = min(one.start for one in loose) if slots else skip_lead(self.shown, part.start, part.end)
+        clause = slots and not any(is_bare_end(self.shown, one) for one in loose)
+        start = min(one.start for one in loose) if clause else skip_lead(self.shown, part.start, part.end)
         whole = self._build_statement(start, part.end, verdict.kind, next(iter(slots), None))
         if not verdict.sure and verdict.kind != "instruction":
             whole = replace(whole, importance=UNSURE_IMPORTANCE)
         together = (whole, *loose)
-        wish, importance = any(one.wish for one in together), max(one.importance for one in together)
+        wish = any(one.wish for one in together) and not self._begins("habit", start, part.end)
+        importance = max(one.importance for one in together)
         return [*others, replace(whole, importance=importance, wish=wish)]
 
     def _find_rest(self, part: Sentence, stated: Sequence[Statement], kind: str) -> list[Found]:
@@ -337,11 +336,12 @@ class _MessageReader:
         if last and self._match_request("back", words, start, sentence.end):
             return self._keep_previous(last)
         facts = self._find_requested(words, sentence, sentence) or self._find_stated(words, sentence)
-        if asks_for_manner(self.shown[start : sentence.end], sentence.is_question) and not any(
-            getattr(one, "wish", True) for one in facts
-        ):
-            whole = self._build_statement(start, sentence.end, "instruction", None)
-            facts = [*(one for one in facts if one.slot), whole]
+        task = last is not None and is_task(self.shown[last.start : last.end])
+        manner = asks_for_manner(self.shown[start : sentence.end], sentence.is_question, of_task=task)
+        if manner and not any(getattr(one, "wish", True) for one in facts):
+            kept = [one for one in facts if one.slot]
+            wish = self._build_statement(start, sentence.end, "instruction", None)
+            facts = kept if any(_overlap(one, wish) for one in kept) else [*kept, wish]
         return self._drop_secrets(sentence, facts)
 
     def _drop_secrets(self, sentence: Sentence, found: list[Found]) -> list[Found]:
@@ -371,7 +371,7 @@ class _MessageReader:
         """Return the words as one statement, or one per clause if each clause states a fact; none for "note it"."""
         if self.rules.sign("points").fullmatch(self.shown, *trim_span(self.shown, start, end)):
             return []
-        parts = self._split_clauses(Sentence(start, end, False))
+        parts = split_clauses(self.shown, Sentence(start, end, False))
         starts = [skip_lead(self.shown, part.start, part.end) for part in parts]
         facts = [match_fact(self.shown, self.text, at, part.end) for at, part in zip(starts, parts, strict=True)]
         spans = [(at, part.end) for at, part in zip(starts, parts, strict=True)] if all(facts) else [(start, end)]
@@ -386,7 +386,7 @@ class _MessageReader:
         refusal = self._find_refusal(sentence)
         facts: list[Found] = []
         requested: list[Found] = []
-        parts = self._split_clauses(sentence)
+        parts = split_clauses(self.shown, sentence)
         for clause in self._iterate_stating_clauses(sentence, parts):
             requested = self._find_requested(words, clause, sentence)
             if requested:
@@ -484,10 +484,6 @@ class _MessageReader:
         tried = (compile_pattern(one).search(self.shown, start, end) for one in self.rules.asks["replaces"])
         match = next(filter(None, tried), None)
         return match and (self.text[slice(*trim_span(self.shown, *match.span("old")))] or None)
-
-    def _split_clauses(self, sentence: Sentence) -> list[Clause]:
-        clauses = split_clauses(self.shown, sentence, self.rules.sign("breaks"), self.rules.sign("opens"))
-        return split_run_on(self.shown, clauses)
 
     def _has(self, sign: str, start: int, end: int) -> bool:
         # A slice, because "^" matches only at the start of the string, wherever the search begins.

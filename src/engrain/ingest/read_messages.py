@@ -18,6 +18,7 @@ from engrain.ingest import episodes, gate
 from engrain.ingest.change_finder import ChangeFinder
 from engrain.ingest.forget_intent import ForgetTopic, find_forget_topics
 from engrain.ingest.forget_targets import is_statement
+from engrain.ingest.known_people import find_known_names
 from engrain.ingest.message_vectors import MessageVectors
 from engrain.ingest.sentence_model import Verdict, judge_sentences
 from engrain.ingest.tool_output import shorten_output
@@ -79,6 +80,13 @@ def _find_judge(finder: ChangeFinder, vectors: MessageVectors) -> gate.JudgeSent
             return []
         within = [one for one in sentences if one.end <= len(states.text)]
         verdicts = judge_sentences(states, within)
+        others = [
+            one for one, verdict in zip(within, verdicts, strict=True) if not verdict.keep and not one.is_question
+        ]
+        known = find_known_names(text, others, finder)
+        if known:
+            again = dict(zip(known, judge_sentences(states, list(known), known=known), strict=True))
+            verdicts = [again.get(one, verdict) for one, verdict in zip(within, verdicts, strict=True)]
         question = load_statement_rules().sign("question")
         asked = (
             one.is_question or one.end - one.start < MIN_CHANGE_CHARACTERS or question.match(text, one.start, one.end)

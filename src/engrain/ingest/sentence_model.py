@@ -11,10 +11,11 @@ import math
 import re
 import tomllib
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from engrain.core.model_weights import Weights, load_weights, multiply
@@ -34,6 +35,7 @@ _CONTEXT_CHARACTERS = 40
 _SIGNS = ("void_both", "void_clause", "void_sentence", "passing", "reported", "own_word")
 # Words that make a sentence of its own: a subject, a verb, a question.
 _OWN_TAGS = frozenset(("i", "we", "my", "you", "they", "if", "say", "ask", "order", "like", "be", "have"))
+_SUBJECT_TAGS = frozenset(("i", "we", "my", "they", "if"))
 _MAX_SUBJECT = 20  # characters of its first word
 _ADDING = ("", "and", "but", "plus", "und", "aber", "y", "pero", "et", "mais")  # between two statements
 # Words that refer back, and a subject whose verb stands before: "my sister lives in Turin and my brother in Bari".
@@ -46,8 +48,11 @@ _OWN_SUBJECTS = ("i", "we", "my")
 _TOPIC_TAGS = frozenset(
     ("kin", "person", "pet", "day", "month", "live", "work", "body", "eat", "money", "tech", "change")
 )
+_MATTER_TAGS = frozenset(("kin", "person", "pet", "live", "work", "body", "tech"))
+MIN_KNOWN = 0.6  # from which a sentence about somebody known is kept
+_KNOWN_PERSON = "my daughter"  # what the model reads for the name of somebody known, in every language
 _PREPOSITIONS = ("am", "du")  # in German and French; elsewhere a verb and a subject
-_MAX_FRAGMENT_WORDS = 12
+MAX_FRAGMENT_WORDS = 12
 _MIN_WORDS = 3  # a shorter sentence belongs to its neighbour
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?|[^\w\s]")
@@ -81,17 +86,28 @@ def join_fragments(text: str, sentences: Sequence[Sentence]) -> list[Sentence]:
     return joined
 
 
-def is_fragment(text: str) -> bool:
+def is_fragment(text: str, most: int = MAX_FRAGMENT_WORDS) -> bool:
     """Tell if a few words have neither a subject nor a verb, as "York now, little house near the river"."""
     words = _split_words(text)
     tags = {_load_tags().get(word) for word in words if word not in _PREPOSITIONS}
-    return len(words) <= _MAX_FRAGMENT_WORDS and tags.isdisjoint(_OWN_TAGS)
+    return len(words) <= most and tags.isdisjoint(_OWN_TAGS)
 
 
-def _begins_with_own_subject(text: str) -> bool:
+def has_subject(text: str) -> bool:
+    """Tell if words speak of the speaker or somebody of theirs, or say when something holds: "when you write code"."""
+    return not _SUBJECT_TAGS.isdisjoint(_load_tags().get(word, "") for word in _split_words(text))
+
+
+def begins_with_own_subject(text: str) -> bool:
     """Tell if words begin with the speaker or somebody of theirs: "I …", "we …", "my sister …"."""
     first = _WORD.match(text.lower().replace("’", "'"))
     return first is not None and _load_tags().get(first[0]) in _OWN_SUBJECTS
+
+
+def begins_as_task(text: str) -> bool:
+    """Tell if a text begins with an order or a question: "translate to German: …", "can you sum this up? …"."""
+    first = _WORD.search(text.lower())
+    return first is not None and tag_word(first[0]) in ("order", "ask")
 
 
 def split_by_subject(text: str, clauses: Sequence[Clause], end: int) -> list[Sentence]:
@@ -101,7 +117,7 @@ def split_by_subject(text: str, clauses: Sequence[Clause], end: int) -> list[Sen
     that refers back, as in "and my wife hates it", needs the one before.
     """
     firsts = [place for place, one in enumerate(clauses) if not place or one.connector.lower() in _ADDING]
-    own = [n for n in firsts if _begins_with_own_subject(text[(at := clauses[n].start) : min(end, at + _MAX_SUBJECT)])]
+    own = [n for n in firsts if begins_with_own_subject(text[(at := clauses[n].start) : min(end, at + _MAX_SUBJECT)])]
     if own[:1] != firsts[:1]:
         return []
     ends = (*(clauses[place - 1].end for place in own[1:]), end)
@@ -111,13 +127,31 @@ def split_by_subject(text: str, clauses: Sequence[Clause], end: int) -> list[Sen
     return parts if whole and not refers else []
 
 
+def has_own_matter(text: str) -> bool:
+    """Tell if a few words name what they are about: "two dogs", and not "first time"."""
+    return not _MATTER_TAGS.isdisjoint(_load_tags().get(word, "") for word in _split_words(text))
+
+
 def has_topic(text: str) -> bool:
     """Tell if a word is of a matter that lasts: a person, health, food, work, a date."""
     return not _TOPIC_TAGS.isdisjoint(_load_tags().get(word, "") for word in _split_words(text))
 
 
-def judge_sentences(read: TextStates, sentences: Sequence[Sentence], weights: Weights | None = None) -> list[Verdict]:
-    """Judge the sentences of a message, by the weights of the package if no others are given."""
+def tag_word(word: str) -> str:
+    """Return the meaning of a word in lower case, such as "kin", or nothing."""
+    return _load_tags().get(word, "")
+
+
+def judge_sentences(
+    read: TextStates,
+    sentences: Sequence[Sentence],
+    weights: Weights | None = None,
+    known: Mapping[Sentence, str] | None = None,
+) -> list[Verdict]:
+    """Judge the sentences of a message, by the weights of the package if no others are given.
+
+    `known` has the name of somebody of the user's that a sentence begins with: it counts as "my daughter".
+    """
     import numpy as np
 
     if not sentences:
@@ -125,13 +159,14 @@ def judge_sentences(read: TextStates, sentences: Sequence[Sentence], weights: We
     weights = weights or load_weights(WEIGHTS)
     pooled = read.pool_spans([(one.start, one.end) for one in sentences])
     states = scale_states(pooled, weights["mean"], weights["spread"])
-    scores = score_rows(join_vector(states, read.vector), hash_words(read.text, sentences), weights)
+    scores = score_rows(join_vector(states, read.vector), hash_words(read.text, sentences, known or {}), weights)
     sure = 1 / (1 + np.exp(-scores[:, 0]))
     kinds = np.argmax(scores[:, 1:], axis=1)
     least, threshold, surely = (float(weights[name]) for name in ("least", "threshold", "sure"))
+    limits = [MIN_KNOWN if known and one in known else threshold for one in sentences]
     return [
-        Verdict(bool(one >= threshold), bool(one < least), KEPT_KINDS[kind], bool(one >= surely))
-        for one, kind in zip(sure, kinds, strict=True)
+        Verdict(bool(one >= limit), bool(one < least), KEPT_KINDS[kind], bool(one >= surely))
+        for one, kind, limit in zip(sure, kinds, limits, strict=True)
     ]
 
 
@@ -164,15 +199,19 @@ def join_vector(states: Matrix, vector: Matrix) -> Matrix:
     return np.hstack([states, np.tile(vector * VECTOR_SCALE, (len(states), 1))])
 
 
-def hash_words(text: str, sentences: Sequence[Sentence]) -> list[list[int]]:
+def hash_words(
+    text: str, sentences: Sequence[Sentence], known: Mapping[Sentence, str] = MappingProxyType({})
+) -> list[list[int]]:
     """Return the hashed features of each sentence: their places in the table of words."""
+    named = ((one, known.get(one, "")) for one in sentences)
     return [
-        sorted({zlib.crc32(one.encode()) % BUCKETS for one in _list_features(text, sentence)}) for sentence in sentences
+        sorted({zlib.crc32(feature.encode()) % BUCKETS for feature in _list_features(text, one, name)})
+        for one, name in named
     ]
 
 
-def _list_features(text: str, sentence: Sentence) -> Iterator[str]:
-    part = text[sentence.start : sentence.end]
+def _list_features(text: str, sentence: Sentence, name: str = "") -> Iterator[str]:
+    part = (_KNOWN_PERSON if name else "") + text[sentence.start + len(name) : sentence.end]
     words = ["0" if word.isdigit() else word for word in _split_words(part)]
     for place, word in enumerate(words):
         yield f"1 {word}"

@@ -20,6 +20,7 @@ from engrain.core.model.items import Item
 from engrain.core.model.messages import Message, item_to_message
 from engrain.core.model.queries import Summary
 from engrain.core.model.retention import WindowLimits
+from engrain.core.rules.empty_talk import says_nothing
 from engrain.core.rules.own_words import blank_code, drop_pasted, find_own_words
 from engrain.core.rules.quotation_frames import HIDDEN_LETTER
 from engrain.core.secrets.redact import contains_secret
@@ -153,6 +154,8 @@ def build_part(message: Message, day: str = "") -> DigestPart:
         return DigestPart(f"{message.text}\nCalled {names}.".strip(), message.speaker or message.role, kind, day)
     speaker, event = message.speaker or message.tool or message.role, bool(message.event)
     text = message.text
+    if not event and says_nothing(text):
+        return DigestPart("", speaker, kind, day)
     if not event and message.role in ("user", "assistant"):
         text = _drop_words_of_others(text) if message.role == "user" else blank_code(text)
     return DigestPart(text, speaker, kind, day, event, message.role == "tool" and not event)

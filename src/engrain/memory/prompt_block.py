@@ -28,9 +28,16 @@ from engrain.core.model.recall import (
     quote_name,
 )
 from engrain.core.model.sessions import Event
+from engrain.core.rules.empty_talk import is_about_speaker, says_nothing
+from engrain.core.rules.own_words import find_own_words
 from engrain.core.rules.profile import bears_on, bears_on_health, find_topics, is_about_user, is_standing_wish
+from engrain.core.rules.slot_names import find_mentioned_slot
+from engrain.core.secrets.redact import contains_secret
+from engrain.core.text.languages import load_languages
 from engrain.core.text.tokenizer import extract_terms
 from engrain.core.validation import MAX_QUERY, check_text
+from engrain.ingest.forget_intent import find_forget_topics
+from engrain.ingest.sentence_model import begins_as_task
 from engrain.retrieval.query import parse_query
 from engrain.retrieval.search import search
 from engrain.tiers.session_lifecycle import collect_user_facts, collect_wishes
@@ -50,6 +57,8 @@ MAX_PROFILE_FACTS = 24  # in a prompt
 MAX_BEARING_FACTS = 8  # that a subject of the request calls for
 MAX_WORKING_TOKENS = 2_000  # in an answer without a budget
 MAX_EPISODE_CHARACTERS = 300
+MIN_SHARED_TERMS = 2  # of a question about the user and a text of others
+_WORK_SLOTS = ("user.employer", "user.job")  # where somebody works may be said with their job
 HISTORY_HEADING = "Conversation so far"
 _FACTS = parse_filter({"kind": "fact", "trust": {">=": TRUST["agent"]}})
 
@@ -114,14 +123,16 @@ def _choose_user_facts(
     """Choose the standing wishes and the facts about the user for a request about now and everything."""
     if not whole and not _is_unrestricted(request):
         return [], []
-    topics = find_topics(request.query)
-    facts = collect_user_facts(services, memory.scope) if whole or topics else []
+    topics, asked = find_topics(request.query), find_mentioned_slot(request.query)
+    slots = _WORK_SLOTS if asked in _WORK_SLOTS else (asked,)
+    facts = collect_user_facts(services, memory.scope) if whole or topics or asked else []
     found = (*collect_wishes(services, memory.scope), *filter(is_standing_wish, facts))
     wishes = list({item.id: item for item in found}.values())[:MAX_WISHES]
     # Of the imported facts, only those that name the user were collected.
     kept = (item for item in facts if item.trust < TRUST["agent"] or is_about_user(item))
     others = [item for item in kept if not is_standing_wish(item)]
-    chosen = [item for item in others if bears_on(item, topics)][:MAX_BEARING_FACTS]
+    bearing = (item for item in others if bears_on(item, topics) or (asked and item.slot in slots))
+    chosen = list(bearing)[:MAX_BEARING_FACTS]
     if whole:
         near = {id: place for place, id in enumerate(_find_nearest_facts(request, services))}
         nearest = sorted((item for item in others if item.id in near), key=lambda item: near[item.id])
@@ -147,6 +158,8 @@ def finish_recall(memory: Memory, services: Services, prepared: PreparedRecall, 
     if services.feed is not None and (problem := services.feed.last_error):
         degraded = (*degraded, Degraded("vector server", problem))
     found = replace(found, degraded=(*found.degraded, *degraded)) if degraded else found
+    if _is_unrestricted(prepared.request):
+        found = _drop_empty_hits(found, prepared.request.query, services)
     shown = [hit.item.id for hit in found.hits]
     if shown:
         services.items.touch(memory.scope, shown)
@@ -159,6 +172,31 @@ def finish_recall(memory: Memory, services: Services, prepared: PreparedRecall, 
         found = replace(found, context=_drop_repeats(found, fewer))
         found = replace(found, tokens=services.count_tokens(str(found)))
     return found
+
+
+def _drop_empty_hits(found: Recall, question: str, services: Services) -> Recall:
+    """Leave out messages that answer nothing, or that are only for the question that they belong to."""
+    hits = tuple(
+        hit
+        for hit in found.hits
+        if hit.item.kind != "message" or not _is_beside(hit.item.text, question, quoting=hit.quoting)
+    )
+    if len(hits) == len(found.hits):
+        return found
+    found = replace(found, hits=hits)
+    return replace(found, tokens=services.count_tokens(str(found)))
+
+
+def _is_beside(text: str, question: str, *, quoting: bool) -> bool:
+    """Tell if a message says nothing, asks to forget, or is a secret or a text of others that is not asked for."""
+    if says_nothing(text) or find_forget_topics(text):
+        return True
+    secret = contains_secret(text)
+    if not secret and not (quoting and is_about_speaker(question) and begins_as_task(text)):
+        return False
+    # A text to translate, or a story, says nothing about the user, and its words may be anybody's: "I live in Lima".
+    shared = (set(extract_terms(question)) - load_languages().stop_terms).intersection(extract_terms(text))
+    return len(shared) < (1 if secret else MIN_SHARED_TERMS)
 
 
 def _list_cited(items: Sequence[Item]) -> list[str]:
@@ -232,6 +270,8 @@ def _load_recent_events(
 def _is_worth_telling(event: Event, request: RecallRequest) -> bool:
     """Tell if an event happened recently, and has a word of the question or is asked for as recent."""
     if request.now - event.happened_at > RECENT_TIME:
+        return False
+    if event.kind == "turn" and _is_beside(event.text, request.query, quoting=find_own_words(event.text).mixed):
         return False
     question = parse_query(request.query, (), request.now)
     return bool(question.spans) or not set(question.terms).isdisjoint(extract_terms(event.text))
