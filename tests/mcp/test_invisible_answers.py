@@ -35,7 +35,7 @@ def store(tmp_path: Path) -> Path:
 
 
 def fill(memory: Memory) -> None:
-    memory.remember(f"The kettle{HIDDEN} is mine.", slot=f"user.{HIDDEN}kettle", metadata={f"k{HIDDEN}": f"v{HIDDEN}"})
+    memory.remember(f"The kettle{HIDDEN} is mine.", slot="user.kettle", metadata={f"k{HIDDEN}": f"v{HIDDEN}"})
     memory.remember(Note(f"The kettle{HIDDEN} is hot.", source=Source(f"a{HIDDEN} page", "web")).text)
     memory.remember(f"The kettle{HIDDEN} is red.", source=Source(f"a{HIDDEN} page", "web"))
     memory.relations.add(f"Ana{HIDDEN}", f"owns{HIDDEN}", f"kettle{HIDDEN}")
@@ -63,7 +63,7 @@ def check_text(text: str) -> None:
 COMMANDS = (
     ("recall", "where is the kettle?"), ("prompt", "where is the kettle?"), ("list",), ("list", "--kind", "message"),
     ("status",), ("sessions",), ("tasks",), ("memories",), ("profile",), ("working",), ("export",), ("audit",),
-    ("doctor",), ("procedures",), ("slots",), ("history", f"user.{HIDDEN}kettle"), ("log",),
+    ("doctor",), ("procedures",), ("slots",), ("history", "user.kettle"), ("log",),
 )  # fmt: skip
 
 

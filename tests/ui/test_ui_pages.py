@@ -300,7 +300,7 @@ HOSTILE = "<img src=x onerror=alert(1)>\"'&{{7*7}}"
 
 def test_no_name_of_anything_is_markup(empty_page: Page) -> None:
     memory = empty_page.store.memory(user=HOSTILE, agent=HOSTILE, tenant=HOSTILE)
-    memory.remember(HOSTILE, slot=HOSTILE, source=HOSTILE, metadata={HOSTILE: HOSTILE})
+    memory.remember(HOSTILE, slot="user.note", source=HOSTILE, metadata={HOSTILE: HOSTILE})
     memory.relations.add(HOSTILE, HOSTILE, HOSTILE)
     memory.start_session(HOSTILE)
     memory.add_message("user", HOSTILE, speaker=HOSTILE)

@@ -81,7 +81,7 @@ def test_what_others_said_has_a_section_of_its_own(tmp_path, kind: str) -> None:
 def test_no_block_shows_an_invisible_character(tmp_path) -> None:
     hidden = "".join(map(chr, HIDDEN[1:]))  # a NUL is refused before
     with Memory(tmp_path / "ana.db", user="ana", embedder=HashEmbedder(), background=False) as memory:
-        memory.remember(f"I like tea{hidden} much.", slot=f"user.{hidden}drink")
+        memory.remember(f"I like tea{hidden} much.", slot="user.drink")
         memory.remember(f"The tea{hidden} is hot.", source=Source(f"a{hidden} page", "web"))
         memory.relations.add(f"Ana{hidden}", f"drinks{hidden}", f"tea{hidden}")
         memory.procedural.learn(f"make tea{hidden}", [f"boil{hidden} water"])
