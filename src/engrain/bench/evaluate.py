@@ -384,7 +384,8 @@ class Player:
         for expectation in step.keeps:
             self._stated[expectation.id] = expectation
             self._said[expectation.id] = result.id
-            self._facts[expectation.id] = [item.id for item in facts if _share(expectation.text, [item.text])]
+            stating = (item.id for item in facts if _share(expectation.text, [item.text]) >= MIN_COVERED)
+            self._facts[expectation.id] = list(stating)
             if expectation.replaces in self._stated:
                 self._score_replaced(expectation)
         for id in step.forgets:
