@@ -91,6 +91,11 @@ def test_a_refusal_does_not_drop_what_the_user_asked_to_remember() -> None:
     assert list_found(text, give(DROP)) == list_found(text, give(LEAVE)) != []
 
 
+@pytest.mark.parametrize("text", ["J'habite à Lyon.", "Ich wohne in Kiel."])
+def test_a_refusal_does_not_drop_what_fills_a_slot(text: str) -> None:
+    assert [slot for _, slot in list_found(text, give(DROP))] == ["user.city"]
+
+
 @pytest.mark.parametrize(("kind", "importance"), [("fact", UNSURE_IMPORTANCE), ("instruction", 0.8)])
 def test_a_statement_that_is_not_sure_counts_less_unless_it_is_a_wish(kind: str, importance: float) -> None:
     text = "the boat is moored two streets away"

@@ -42,8 +42,8 @@ from engrain.ingest.whose_words import OwnChances
 HEAD_CHARACTERS, TAIL_CHARACTERS = 4_000, 2_000
 # Beyond these limits a message is not speech but pasted text.
 MAX_SENTENCE_CHARACTERS = 600
-MAX_STATEMENTS = 12
-MAX_SENTENCES = 80
+MAX_STATEMENTS, MAX_SENTENCES = 12, 80
+MAX_PLAIN_WORDS = 4  # "I live in Kiel"
 MIN_REST_WORDS = 6  # beside the facts of a sentence that fill slots
 _IMPORTANCE = {"explicit": 0.8, "identity": 0.8, "instruction": 0.8, "preference": 0.7, "decision": 0.7, "denial": 0.7}
 _DEFAULT_IMPORTANCE = 0.6
@@ -229,9 +229,10 @@ class _MessageReader:
         inside = [one for one in found if _overlap(one, part)]
         loose = [one for one in inside if isinstance(one, Statement) and not one.explicit]
         others = [one for one in found if one not in loose]
-        # A clause alone is too little to refuse what a rule is sure of.
+        # A clause alone is too little to refuse what a rule is sure of, and so are a few words that fill a slot.
         whole_sentence = any(part.start <= one.start and one.end <= part.end for one in self.sentences)
-        if verdict.drop and whole_sentence and not any(one.wish for one in loose):
+        few = not part.is_question and len(_WORD.findall(self.shown, part.start, part.end)) <= MAX_PLAIN_WORDS
+        if verdict.drop and whole_sentence and not any(one.wish or (one.slot and few) for one in loose):
             return others
         wanted = verdict.keep or (loose and not part.is_question)
         slots = {one.slot for one in loose if one.slot}
