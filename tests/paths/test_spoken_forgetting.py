@@ -102,6 +102,98 @@ def test_nothing_is_cut_where_nothing_is_asked_or_nothing_fits(
     assert list_left(memory, ids, said) == [True] * len(said)
 
 
+NUMBER, FLAT = "my phone number is 07700 900123", "I live at 31 Larch Grove, Telford"
+
+
+@pytest.mark.parametrize(
+    ("said", "request_"),
+    [
+        # a number, an appointment or an address of another kind
+        ((NUMBER, "I like rowing"), "forget my passport number"),
+        ((NUMBER, "I like rowing"), "forget my account number"),
+        ((NUMBER, "I like rowing"), "delete Tom's number"),
+        (("my number is 07700 900123", "I like rowing"), "please forget my insurance number"),
+        (("meine Handynummer ist 0151 22908813", "ich rudere gern"), "vergiss meine Kontonummer"),
+        (("meine Telefonnummer ist 0151 22908813", "ich rudere gern"), "lösch meine Ausweisnummer bitte"),
+        (("mi número de teléfono es 611 203 998", "me gusta remar"), "olvida mi número de pasaporte"),
+        (("mi número es el 611 203 998", "me gusta remar"), "borra mi número de cuenta"),
+        (("mon numéro est le 06 12 34 56 78", "j'aime ramer"), "oublie mon numéro de passeport"),
+        (("mon numéro est le 06 12 34 56 78", "j'aime ramer"), "efface mon numéro de compte"),
+        (("my driving test is on the 14th of May", "I play the cello"), "forget my tattoo appointment"),
+        (("I've got my driving test booked for Friday", "I row"), "forget my tattoo appointment"),
+        (("meine Fahrprüfung ist am 14. Mai", "ich spiele Cello"), "vergiss meinen Tattoo-Termin"),
+        (("mi examen de conducir es el viernes", "toco el cello"), "olvida mi cita con el tatuador"),
+        (("mon examen de conduite est vendredi", "je chante"), "oublie mon rendez-vous chez le tatoueur"),
+        (("my email is tess@home.org", "I row"), "forget my work email"),
+        (("mi correo es tess@home.org", "me gusta remar"), "borra mi correo del trabajo"),
+        (("mon mail est tess@home.org", "j'aime ramer"), "efface mon mail professionnel"),
+        (("meine Mail ist tess@home.org", "ich rudere"), "lösch meine Arbeitsmail"),
+        # what was before, not what holds now
+        (("I work as a nurse at Leeds General", "I have a cat"), "forget my old job"),
+        ((FLAT, "I row"), "forget my old address"),
+        (("ich arbeite als Krankenpfleger in Ulm", "ich rudere"), "vergiss meinen alten Job"),
+        (("meine Adresse ist Torweg 1 in Ulm", "ich rudere"), "lösch meine alte Adresse"),
+        (("trabajo de enfermera en Vigo", "me gusta remar"), "olvida mi antiguo trabajo"),
+        (("je travaille comme infirmière à Lyon", "j'aime ramer"), "oublie mon ancien travail"),
+        # taken back
+        ((FLAT, "I row"), "forget my address… actually no, leave it"),
+        ((FLAT, "I row"), "forget my address, never mind, leave it in"),
+        ((FLAT, "I row"), "please delete my address - on second thoughts, don't"),
+        ((FLAT, "I row"), "delete my address. hmm wait, no, keep it please"),
+        ((FLAT, "I row"), "forget my address, no wait"),
+        ((NUMBER, "I row"), "delete my phone number, wait no dont"),
+        (("I live in Leeds", "I row"), "forget that I live in Leeds, wait no, don't"),
+        (("my name is Tess and I live in Leeds", "I row"), "forget my city, scratch that, leave it"),
+        (("vivo en la calle Mayor 12", "me gusta remar"), "borra mi dirección, mejor no, déjalo"),
+        (("vivo en la calle Mayor 12", "me gusta remar"), "olvida mi dirección... no, espera, déjala"),
+        (("meine Adresse ist Torweg 1", "ich rudere"), "vergiss meine Adresse, ach nein, lass sie drin"),
+        (("meine Adresse ist Torweg 1", "ich rudere"), "Lösch meine Adresse. Quatsch, doch nicht, behalt sie."),
+        (("j'habite 12 rue des Lilas à Lyon", "j'aime ramer"), "efface mon adresse, en fait non, laisse"),
+        (("j'habite 12 rue des Lilas à Lyon", "j'aime ramer"), "oublie mon adresse. Non attends, garde-la"),
+        # perhaps another thing is meant
+        ((FLAT, "my email is tess@home.org"), "forget my address, no wait, I mean my email"),
+    ],
+)
+def test_nothing_is_cut_if_another_thing_is_meant_or_the_request_taken_back(
+    memory: Memory, said: tuple[str, ...], request_: str
+) -> None:
+    ids = tell(memory, *said)
+    result = memory.add_message("user", request_)
+    assert (result.forgotten, result.facts) == ((), ())
+    assert list_left(memory, ids, said) == [True] * len(said)
+
+
+@pytest.mark.parametrize(
+    ("said", "request_", "left"),
+    [
+        ((NUMBER, "my passport number is 533401372"), "forget my passport number", [True, False]),
+        ((NUMBER, "my passport number is 533401372"), "forget my phone number", [False, True]),
+        ((NUMBER, "Tom's number is 07700 900555"), "forget Tom's number", [True, False]),
+        ((NUMBER, "I like rowing"), "forget my number", [False, True]),
+        (("meine Handynummer ist 0151 22908813", "ich rudere"), "vergiss meine Nummer", [False, True]),
+        (("mon numéro est le 06 12 34 56 78", "j'aime ramer"), "efface mon numéro", [False, True]),
+        (
+            ("my driving test is on the 14th of May", "I have a tattoo appointment on Saturday at 3"),
+            "forget my tattoo appointment",
+            [True, False],
+        ),
+        (
+            ("my personal email is tess@home.org", "my work email is tess@corp.com"),
+            "forget my work email",
+            [True, False],
+        ),
+        (("I work as a nurse at Leeds General", "I have a cat"), "forget my job", [False, True]),
+        ((FLAT, "I row"), "forget my address, I don't want it in there", [False, True]),
+        ((FLAT, "I row"), "forget my address, leave it out from now on", [False, True]),
+        (("meine Adresse ist Torweg 1", "ich rudere"), "vergiss meine Adresse, die soll weg", [False, True]),
+    ],
+)
+def test_the_one_of_that_kind_is_cut(memory: Memory, said: tuple[str, ...], request_: str, left: list[bool]) -> None:
+    ids = tell(memory, *said)
+    memory.add_message("user", request_)
+    assert list_left(memory, ids, said) == left
+
+
 @pytest.mark.parametrize(
     ("said", "request_"),
     [

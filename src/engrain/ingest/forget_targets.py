@@ -73,6 +73,10 @@ class Candidate:
     def text(self) -> str:
         return self.item.text[slice(*self.span)]
 
+    @property
+    def ended(self) -> bool:
+        return not self.item.open or self.thing not in (None, self.item.id)
+
 
 def choose_targets(
     topic: Topic, vectors: TopicVectors | None, found: Sequence[Candidate]
@@ -192,6 +196,10 @@ def _narrow(topic: Topic, texts: Sequence[str], rows: Sequence[Sequence[float]],
     if any(rows[k][VALUE] for k in places):
         chances = [chances[k] if rows[k][VALUE] else 0.0 for k in places]
     meant = [k for k in places if chances[k] >= MIN_CHANCE]
+    unfit = {k for k in meant if not topic.fits_qualifiers(texts[k])}
+    if len(unfit) < len(meant):
+        chances = [MIN_UNLIKE - 0.01 if k in unfit else chances[k] for k in places]
+        meant = [k for k in meant if k not in unfit]
     best = max((rows[k][COVER] for k in meant), default=0.0)
     if len(meant) > 1 and len(topic.words) > 1 and best >= 0.5 and not topic.everything and not topic.is_joined:
         less = {k for k in meant if rows[k][COVER] < best and not rows[k][VALUE]}
@@ -211,6 +219,8 @@ def _is_doubtful(
     text, full = texts[best], row[FULL]
     named = not set(topic.find_names(texts)).isdisjoint(tokenize(text))
     if not (full or named or row[VALUE] or row[SHAPE]) and not _is_nearest(topic, rows, best):
+        return True
+    if not (full or named or row[VALUE]) and not topic.fits_qualifiers(text):
         return True
     if not named and topic.is_of_other(text):
         return True
@@ -290,7 +300,10 @@ class TargetFinder:
         if not topic:
             return self._find_last(), True
         read, vectors = read_topic(topic, everything), self._embed(topic)
-        return choose_targets(read, vectors, self._read_candidates(topic, vectors))
+        found = self._read_candidates(topic, vectors)
+        fitting = [one for one in found if read.fits_time(one.text, ended=one.ended)]
+        chosen, certain = choose_targets(read, vectors, fitting)
+        return (chosen, certain) if chosen else (choose_targets(read, vectors, found)[0], False)
 
     def _find_last(self) -> list[Candidate]:
         rows = self.services.log.last(self.scope, self.session, MAX_ROWS_BACK)

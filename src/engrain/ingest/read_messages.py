@@ -10,6 +10,7 @@ from engrain.core.model.items import ForgetRequest, Statement
 from engrain.core.model.messages import Message, message_to_note
 from engrain.core.rules.episode_importance import EpisodeEvent, EpisodeKind, measure_novelty
 from engrain.core.rules.forget_requests import mentions_forgetting, only_mentions
+from engrain.core.rules.forget_withdrawals import find_second_thought, find_withdrawal
 from engrain.core.rules.message_filters import blank_recalled
 from engrain.core.rules.own_words import OwnWords
 from engrain.core.rules.statements import load_statement_rules
@@ -125,7 +126,8 @@ def _find_user_statements(
     if not mentions_forgetting(own):
         return found
     words = gate.find_own_words(own, before, whose)
-    return _add_requests(own, words, find_forget_topics(words.text, vectors.read(own) if vectors else None), found)
+    topics = find_forget_topics(words.text, vectors.read(own) if vectors else None)
+    return _drop_withdrawn(words.text, _add_requests(own, words, topics, found))
 
 
 def _add_requests(own: str, words: OwnWords, topics: Sequence[ForgetTopic], found: list[Found]) -> list[Found]:
@@ -138,6 +140,17 @@ def _add_requests(own: str, words: OwnWords, topics: Sequence[ForgetTopic], foun
     requests = [ForgetRequest(one.start, one.end, None, doubtful, one.topic, one.everything) for one in topics]
     kept = [one for one in found if not any(one.start < ask.end and ask.start < one.end for ask in requests)]
     return [*kept, *requests]
+
+
+def _drop_withdrawn(text: str, found: list[Found]) -> list[Found]:
+    """Drop the requests that the message takes back, with the words that do, and doubt those that it corrects."""
+    back, asked = find_withdrawal(text), any(isinstance(one, ForgetRequest) for one in found)
+    if back and (asked or find_forget_topics(text[: back[0]])):
+        requests = (one.start >= back[0] or not isinstance(one, ForgetRequest) for one in found)
+        words = (back[1] <= one.start or one.end <= back[0] for one in found)
+        found = [one for one, *stays in zip(found, requests, words, strict=True) if all(stays)]
+    corrected = find_second_thought(text) or 0
+    return [_doubt(one) if one.start < corrected else one for one in found]
 
 
 def _doubt(one: Found) -> Found:

@@ -188,7 +188,8 @@ def _plan_derived(turns: Sequence[AnalyzedMessage], session: str, finder: Change
             targets, certain = _find_targets(
                 found, utterance, TargetFinder(scope, services, utterance.speaker, session)
             )
-            rivals = [one.item.id for one in targets if not certain and one.item.id not in meant]
+            unsure = found.doubtful or not certain
+            rivals = [one.item.id for one in targets if unsure and one.item.id not in meant]
             if found.doubtful or (rivals and found.slot) or (not meant and not certain and found.topic is not None):
                 doubtful += [*meant, *rivals]
             else:
