@@ -208,3 +208,54 @@ def test_several_that_fit_are_proposed(memory: Memory, said: tuple[str, ...], re
     assert result.forgotten == ()
     assert len(result.proposed) >= 2
     assert list_left(memory, ids, said) == [True] * len(said)
+
+
+@pytest.mark.parametrize(
+    ("said", "request_", "left"),
+    [
+        # what tells of the speaker and only mentions somebody stays; what goes on about somebody does not
+        (
+            ("I'm Jo, I live in Leeds with Callum and work as a nurse", "Callum snores", "hes moved out last week"),
+            "forget everything about callum",
+            [True, False, False],
+        ),
+        (("I live in Leeds with Callum", "I like rowing"), "forget everything about Callum", [True, True]),
+        (
+            ("ich wohne mit Jonas in Ulm und arbeite als Pflegerin", "Jonas ist Koch", "er ist ausgezogen"),
+            "vergiss alles über Jonas",
+            [True, False, False],
+        ),
+        (("vivo en Vigo con Marcos", "Marcos es cocinero"), "olvida todo sobre Marcos", [True, False]),
+        (("j'habite à Lyon avec Marc", "Marc est cuisinier"), "oublie tout sur Marc", [True, False]),
+        # by the name that another statement gives
+        (
+            ("unser Hund heißt Balu", "Balu hat Angst vor Gewittern", "ich rudere gern"),
+            "vergiss alles über den Hund",
+            [False, False, True],
+        ),
+        (
+            ("our dog is called Balu", "Balu is scared of thunder", "my cat is called Mio"),
+            "forget everything about the dog",
+            [False, False, True],
+        ),
+        (
+            ("mi perro se llama Balu", "Balu tiene miedo a los truenos", "me gusta remar"),
+            "olvida todo sobre mi perro",
+            [False, False, True],
+        ),
+        (
+            ("mon chien s'appelle Balu", "Balu a peur de l'orage", "j'aime ramer"),
+            "oublie tout sur mon chien",
+            [False, False, True],
+        ),
+        (("my boss is called Ray", "Ray shouts", "I row"), "forget everything about my boss", [False, False, True]),
+        # the name of another's
+        (("my sister's dog is called Rex", "Rex bites"), "forget everything about my dog", [True, True]),
+    ],
+)
+def test_everything_about_somebody_is_cut(
+    memory: Memory, said: tuple[str, ...], request_: str, left: list[bool]
+) -> None:
+    ids = tell(memory, *said)
+    memory.add_message("user", request_)
+    assert list_left(memory, ids, said) == left

@@ -135,6 +135,8 @@ THROUGH_VERBS = {
     "engrain.core.rules.forget_matters.Topic.cover": "reads at most 600 characters",
     "engrain.core.rules.forget_matters.Topic.fits_time": "reads at most 600 characters",
     "engrain.core.rules.forget_matters.Topic.fits_qualifiers": "reads at most 600 characters",
+    "engrain.core.rules.forget_names.add_names": "reads at most 600 characters of each text",
+    "engrain.core.rules.forget_names.only_mentions_name": "reads at most 600 characters",
     "engrain.core.rules.forget_matters.is_of_kind": "reads at most 600 characters",
     "engrain.core.rules.forget_matters.Topic.find_names": "reads at most 600 characters",
     "engrain.core.rules.forget_matters.Topic.states_kind": "reads at most 600 characters",

@@ -26,6 +26,7 @@ from engrain.core.rules.forget_matters import (
     read_topic,
     state_kind,
 )
+from engrain.core.rules.forget_names import add_names, only_mentions_name
 from engrain.core.rules.forget_requests import list_matter_words
 from engrain.core.rules.slot_names import SPEAKER_KEY
 from engrain.core.text.passages import Span, split_sentences
@@ -62,12 +63,14 @@ class Candidate:
     """Something that may be meant: the words of a fact, or a sentence of a message, and the vector of the item.
 
     `thing` is what it tells of: the id of the fact, or of the one that a statement of the message became later.
+    `message` is where it was said: the message that a fact cites, or itself.
     """
 
     item: Item
     span: Span
     vector: Matrix | None = None
     thing: str | None = None
+    message: str = ""
 
     @property
     def text(self) -> str:
@@ -95,7 +98,7 @@ def choose_targets(
         unsure = any(MIN_UNLIKE <= one < MIN_CHANCE for one in chances)
         certain = bool(meant) and not unsure and topic.is_one_thing([texts[k] for k in meant])
     if certain:
-        meant = _add_continued(topic, texts, meant)
+        meant = _add_continued(topic, groups, meant)
         return [one for k in meant for one in groups[k]], True
     return [one for k, chance in enumerate(chances) if chance >= MIN_PROPOSED for one in groups[k]], False
 
@@ -190,6 +193,8 @@ def judge_targets(rows: Sequence[Sequence[float]]) -> list[float]:
 def _narrow(topic: Topic, texts: Sequence[str], rows: Sequence[Sequence[float]], chances: list[float]) -> list[float]:
     """Leave out what is of others, where the speaker's own is meant, and what fits a number or several words less."""
     places = range(len(texts))
+    passing = (only_mentions_name(topic, text) for text in texts)
+    chances = [min(one, MIN_UNLIKE - 0.01) if cut else one for one, cut in zip(chances, passing, strict=True)]
     others = [topic.is_of_other(text) for text in texts]
     if topic.is_own and any(chances[k] >= MIN_CHANCE and not others[k] for k in places):
         chances = [0.0 if others[k] else chances[k] for k in places]
@@ -278,11 +283,15 @@ def _is_rival(
     return beside or is_another_one(two.text) or (is_beside(one.text) and fits)
 
 
-def _add_continued(topic: Topic, texts: Sequence[str], meant: Sequence[int]) -> list[int]:
+def _add_continued(topic: Topic, groups: Sequence[Sequence[Candidate]], meant: Sequence[int]) -> list[int]:
     """Add the statements that go on about somebody whom the request names: "she kept the house"."""
+    texts, said = [one[0].text for one in groups], [one[0].message or one[0].item.id for one in groups]
     found = list(meant)
-    if topic.everything or topic.find_names(texts):
-        found += [k for k in range(1, len(texts)) if k - 1 in found and k not in found and is_continued(texts[k])]
+    for k in range(1, len(texts)) if topic.everything or topic.find_names(texts) else ():
+        before = [place for place in range(k) if said[place] != said[k]]
+        last = {place for place in before if said[place] == said[before[-1]]} | {k - 1}
+        if k not in found and not last.isdisjoint(found) and is_continued(texts[k]):
+            found.append(k)
     return sorted(found)
 
 
@@ -301,6 +310,9 @@ class TargetFinder:
             return self._find_last(), True
         read, vectors = read_topic(topic, everything), self._embed(topic)
         found = self._read_candidates(topic, vectors)
+        if everything:
+            read = add_names(read, [one.text for one in found])
+            found = self._read_candidates(f"{topic} {read.called}", vectors) if read.called else found
         fitting = [one for one in found if read.fits_time(one.text, ended=one.ended)]
         chosen, certain = choose_targets(read, vectors, fitting)
         return (chosen, certain) if chosen else (choose_targets(read, vectors, found)[0], False)
@@ -334,7 +346,15 @@ class TargetFinder:
         cited, became = self._list_cited([one.id for one in found if one.kind == "message"])
         rows = items.vectors(self.scope, [one.id for one in found], model) if found and vectors is not None else {}
         return [
-            Candidate(one, span, np.frombuffer(rows[one.id].rows[0], np.float32) if one.id in rows else None, thing)
+            Candidate(
+                one,
+                span,
+                np.frombuffer(rows[one.id].rows[0], np.float32) if one.id in rows else None,
+                thing,
+                one.id
+                if one.kind == "message"
+                else next((cite.item for source in one.sources for cite in source.cites), ""),
+            )
             for one in found
             for spans in [_list_spans(one, cited.get(one.id, ()))]
             for span in spans

@@ -193,7 +193,9 @@ def _plan_derived(turns: Sequence[AnalyzedMessage], session: str, finder: Change
             if found.doubtful or (rivals and found.slot) or (not meant and not certain and found.topic is not None):
                 doubtful += [*meant, *rivals]
             else:
-                stored = stored if meant else replace(stored, targets=targets if certain else ())
+                # All about somebody is more than the slot that says who it is.
+                whole = not meant or (found.everything and set(meant) <= {one.item.id for one in targets})
+                stored = replace(stored, targets=targets if certain else ()) if whole else stored
                 steps = plan_steps(found, utterance, steps, stored, scope, services)
         proposed.append(tuple(dict.fromkeys(doubtful)))
         # Forgetting cuts words out of the message, and would move those that a later fact of it cites.

@@ -32,8 +32,8 @@ _OWN = re.compile(
     re.IGNORECASE,
 )
 _FOLLOWS = re.compile(
-    r"^\W*(?:and |but |though |so |also )?(?:she|he|they|it|er|sie|ella|él|elle|il|she's|he's|they're|she'd|he'd|his|"
-    r"her|its|their)\b",
+    r"^\W*(?:and |but |though |so |also )?(?:she|he|they|it|er|sie|ella|él|elle|il|she's|he's|they're|she'd|he'd|"
+    r"hes|shes|his|her|its|their)\b",
     re.IGNORECASE,
 )
 _BESIDE = re.compile(
@@ -97,6 +97,7 @@ class Topic:
     text: str
     named: tuple[str, ...]  # as they are written
     everything: bool
+    called: str = ""  # the name of its only thing, as other texts have it
 
     @cached_property
     def words(self) -> tuple[str, ...]:
@@ -155,6 +156,8 @@ class Topic:
     def cover(self, text: str) -> frozenset[str]:
         """Return the words of the matter that a text has, in whatever form."""
         held = tokenize(text[:MAX_CHARACTERS])
+        if self.called and self.called in held:
+            return frozenset(self.words)
         return frozenset(word for word in self.words if any(_is_same(word, one) for one in held))
 
     def has_value(self, text: str) -> bool:
@@ -204,7 +207,7 @@ class Topic:
         if any(are_of_others(one, other) for k, one in enumerate(cues) for other in cues[:k]):
             return False
         if self.everything:
-            same = len({bool(one.people) for one in cues}) == 1
+            same = bool(self.called) or len({bool(one.people) for one in cues}) == 1
             return same and all(has or more for has, more in zip(covered, follows, strict=True))
         parted = len(self.words) > 1 and not frozenset.intersection(*covered)
         return parted and self.is_joined and all(self.states_kind(one) or self.cover(one) for one in texts)
