@@ -259,3 +259,76 @@ def test_everything_about_somebody_is_cut(
     ids = tell(memory, *said)
     memory.add_message("user", request_)
     assert list_left(memory, ids, said) == left
+
+
+@pytest.mark.parametrize(
+    ("said", "request_", "left"),
+    [
+        (
+            (NUMBER, "my address is 31 Larch Grove", "I moved to Leeds last year"),
+            "forget my number and my address",
+            [False, False, True],
+        ),
+        (
+            (NUMBER, "my address is 31 Larch Grove", "I row"),
+            "delete my phone number and my address please",
+            [False, False, True],
+        ),
+        (("my phone is 07700 900123", "my email is tess@home.org"), "forget my phone and email", [False, False]),
+        (
+            ("meine Nummer ist 0151 22908813", "meine Adresse ist Torweg 1", "ich rudere"),
+            "kannst du meine Nummer und meine Adresse löschen?",
+            [False, False, True],
+        ),
+        (
+            ("mi número es el 611 203 998", "mi dirección es calle Mayor 12", "me gusta remar"),
+            "olvida mi número y mi dirección",
+            [False, False, True],
+        ),
+        (
+            ("mon numéro est le 06 12 34 56 78", "mon adresse est 12 rue des Lilas", "j'aime ramer"),
+            "oublie mon numéro et mon adresse",
+            [False, False, True],
+        ),
+        (
+            ("I sing in a choir on Tuesdays", "my birthday is 4 March", "I row"),
+            "forget the choir and my birthday",
+            [False, False, True],
+        ),
+        (
+            ("ich singe im Chor", "mein Geburtstag ist der 4. März", "ich rudere"),
+            "vergiss den Chor und meinen Geburtstag",
+            [False, False, True],
+        ),
+        (
+            ("canto en un coro", "mi cumpleaños es el 4 de marzo", "me gusta remar"),
+            "olvida lo del coro y mi cumpleaños",
+            [False, False, True],
+        ),
+        (
+            ("je chante dans une chorale", "mon anniversaire est le 4 mars", "j'aime ramer"),
+            "oublie la chorale et mon anniversaire",
+            [False, False, True],
+        ),
+        (
+            ("I earn 41k", "my blood type is 0 neg", "I am vegetarian"),
+            "delete my salary, my blood type and that I'm vegetarian",
+            [False, False, False],
+        ),
+        # of two matters one is unknown
+        (("my bank is Barclays", "my sister is a vet"), "forget my bank and my horse", [False, True]),
+        # parts of one matter
+        (("the diagnosis was MS", "the pills make me dizzy"), "forget the diagnosis and the pills", [False, False]),
+        (
+            ("my sister teaches PE in Hull", "I row"),
+            "the thing about my sister and the bottle: delete it",
+            [True, True],
+        ),
+    ],
+)
+def test_each_matter_of_a_list_is_resolved_by_itself(
+    memory: Memory, said: tuple[str, ...], request_: str, left: list[bool]
+) -> None:
+    ids = tell(memory, *said)
+    memory.add_message("user", request_)
+    assert list_left(memory, ids, said) == left

@@ -9,12 +9,14 @@ from functools import partial
 from engrain.core.model.items import ForgetRequest, Statement
 from engrain.core.model.messages import Message, message_to_note
 from engrain.core.rules.episode_importance import EpisodeEvent, EpisodeKind, measure_novelty
+from engrain.core.rules.forget_lists import split_matters
 from engrain.core.rules.forget_requests import mentions_forgetting, only_mentions
 from engrain.core.rules.forget_withdrawals import find_second_thought, find_withdrawal
 from engrain.core.rules.message_filters import blank_recalled
 from engrain.core.rules.own_words import OwnWords
+from engrain.core.rules.slot_names import find_mentioned_slot
 from engrain.core.rules.statements import load_statement_rules
-from engrain.core.text.passages import Sentence
+from engrain.core.text.passages import Sentence, split_sentences
 from engrain.ingest import episodes, gate
 from engrain.ingest.change_finder import ChangeFinder
 from engrain.ingest.forget_intent import ForgetTopic, find_forget_topics
@@ -127,7 +129,7 @@ def _find_user_statements(
         return found
     words = gate.find_own_words(own, before, whose)
     topics = find_forget_topics(words.text, vectors.read(own) if vectors else None)
-    return _drop_withdrawn(words.text, _add_requests(own, words, topics, found))
+    return _drop_withdrawn(words.text, _list_matters(words.text, _add_requests(own, words, topics, found)))
 
 
 def _add_requests(own: str, words: OwnWords, topics: Sequence[ForgetTopic], found: list[Found]) -> list[Found]:
@@ -140,6 +142,25 @@ def _add_requests(own: str, words: OwnWords, topics: Sequence[ForgetTopic], foun
     requests = [ForgetRequest(one.start, one.end, None, doubtful, one.topic, one.everything) for one in topics]
     kept = [one for one in found if not any(one.start < ask.end and ask.start < one.end for ask in requests)]
     return [*kept, *requests]
+
+
+def _list_matters(text: str, found: list[Found]) -> list[Found]:
+    """Add the matters that the only request lists. A doubtful one stays as it is."""
+    requests = [one for one in found if isinstance(one, ForgetRequest)]
+    if len(requests) != 1 or requests[0].doubtful or requests[0].topic == "":
+        return found
+    whole = requests[0]
+    around = next((one for one in split_sentences(text) if one.start <= whole.start < one.end), None)
+    parts = split_matters(text[around.start : around.end]) if around else []
+    if around is None or not parts:
+        return found
+    spans = [(start + around.start, end + around.start) for start, end in parts]
+    slots = [find_mentioned_slot(text[slice(*span)]) for span in spans]
+    matters = tuple(
+        ForgetRequest(*span, slot, topic=None if slot else text[slice(*span)], everything=whole.everything)
+        for span, slot in zip(spans, slots, strict=True)
+    )
+    return [replace(one, matters=matters) if one is whole else one for one in found]
 
 
 def _drop_withdrawn(text: str, found: list[Found]) -> list[Found]:

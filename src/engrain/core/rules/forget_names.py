@@ -25,6 +25,7 @@ _BESIDE = re.compile(
     rf"(?:{_WORD}\s+)?)?$",
     re.IGNORECASE,
 )
+_OWN_KINDS = frozenset(("address", "job", "school"))
 
 
 def add_names(topic: Topic, texts: Sequence[str]) -> Topic:
@@ -44,7 +45,7 @@ def only_mentions_name(topic: Topic, text: str) -> bool:
     places = [match.start() for match in re.finditer(_WORD, text) if not names.isdisjoint(tokenize(match[0]))]
     if not places or not all(_BESIDE.search(text[max(0, at - 60) : at]) for at in places):
         return False
-    kinds = find_kinds(text)
+    kinds = find_kinds(text[: places[0]]) & _OWN_KINDS
     rest = (one for one in list_matter_words(text) if names.isdisjoint(tokenize(one)))
     return bool(kinds) and any(not any(state_kind(name, one)[0] for name in kinds) for one in rest)
 
