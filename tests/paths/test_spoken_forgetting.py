@@ -332,3 +332,54 @@ def test_each_matter_of_a_list_is_resolved_by_itself(
     ids = tell(memory, *said)
     memory.add_message("user", request_)
     assert list_left(memory, ids, said) == left
+
+
+LIFE = (
+    "I row on Sundays",
+    "my sister is a vet",
+    "I have a cat called Mio",
+    "I live in Leeds",
+    "I work as a nurse",
+    "I like jazz",
+    "my birthday is 4 March",
+)
+
+
+@pytest.mark.parametrize(
+    "requests",
+    [
+        ("forget my horse",),
+        ("forget my cat", "forget my horse"),
+        ("forget my horse", "forget my boat"),
+        ("forget my horse", "delete my horse please"),
+        ("forget that I live in Leeds", "forget my tortoise", "vergiss mein Pferd", "olvida mi caballo"),
+    ],
+)
+def test_of_an_unknown_matter_little_is_proposed_and_no_request(memory: Memory, requests: tuple[str, ...]) -> None:
+    tell(memory, *LIFE)
+    for request in requests[:-1]:
+        memory.add_message("user", request)
+    result = memory.add_message("user", requests[-1])
+    texts = [item.text for id in result.proposed if (item := memory.get(id))]
+    assert result.forgotten == ()
+    assert len(texts) <= 3
+    assert not [text for text in texts if text not in LIFE]
+
+
+@pytest.mark.parametrize(
+    ("said", "request_", "left"),
+    [
+        (("I take 50mg sertraline", "my sister is a vet"), "forget the thing about my meds", [False, True]),
+        (("ich nehme 50mg Sertralin", "ich rudere"), "vergiss das mit meinen Medikamenten", [False, True]),
+        (("tomo 50mg de sertralina", "me gusta remar"), "olvida lo de mi medicación", [False, True]),
+        (("je prends 50mg de sertraline", "j'aime ramer"), "oublie le truc sur mes médicaments", [False, True]),
+        (("we paid 14k for the Skoda", "I have two kids"), "forget what i paid for the car", [False, True]),
+        (("I bought the car for 8,500 pounds", "I have two kids"), "forget what i paid for the car", [False, True]),
+    ],
+)
+def test_a_clear_target_in_other_words_is_cut(
+    memory: Memory, said: tuple[str, ...], request_: str, left: list[bool]
+) -> None:
+    ids = tell(memory, *said)
+    memory.add_message("user", request_)
+    assert list_left(memory, ids, said) == left

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from engrain.core.errors import EmbedderFailed
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Condition, Filter
-from engrain.core.model.items import Citation, Item
+from engrain.core.model.items import FORGOTTEN, Citation, Item
 from engrain.core.model.queries import VectorQuery, WordQuery
 from engrain.core.model_weights import load_weights
 from engrain.core.rules.change_cues import find_people, read_cues
@@ -27,10 +27,11 @@ from engrain.core.rules.forget_matters import (
     state_kind,
 )
 from engrain.core.rules.forget_names import add_names, only_mentions_name
-from engrain.core.rules.forget_requests import list_matter_words
+from engrain.core.rules.forget_requests import is_candidate, list_matter_words, read_words
 from engrain.core.rules.slot_names import SPEAKER_KEY
 from engrain.core.text.passages import Span, split_sentences
 from engrain.core.text.tokenizer import extract_terms, tokenize
+from engrain.ingest.forget_intent import find_forget_topics
 from engrain.ports import Services
 from engrain.ports.search import find_span_pooling, pin_embedder
 
@@ -49,6 +50,7 @@ ALIKE_OWN = 0.4  # cosine of two things of one kind
 MIN_WITH_WORDS, MIN_OF_KIND, MIN_MEANING = 0.48, 0.18, 0.4
 MIN_TAKEN = 0.5  # share of a sentence from which its fact stands for it
 MAX_CANDIDATES, MAX_SENTENCES, MAX_ROWS_BACK, MAX_VALUES_BACK = 30, 20, 8, 10
+MAX_UNLIKELY = 3  # things that are proposed where none is likely
 _SAID = Filter((Condition("kind", "in", ("fact", "message")),))
 # A whole statement, rather than a name of a matter.
 _STATEMENT = re.compile(
@@ -100,7 +102,15 @@ def choose_targets(
     if certain:
         meant = _add_continued(topic, groups, meant)
         return [one for k in meant for one in groups[k]], True
-    return [one for k, chance in enumerate(chances) if chance >= MIN_PROPOSED for one in groups[k]], False
+    return _propose(groups, chances), False
+
+
+def _propose(groups: Sequence[Sequence[Candidate]], chances: Sequence[float]) -> list[Candidate]:
+    """Return what is likely meant, and the best of the others if that is little."""
+    ranked = sorted(range(len(groups)), key=lambda k: -chances[k])
+    likely = [k for k in ranked if chances[k] >= MIN_CHANCE]
+    others = [k for k in ranked if MIN_PROPOSED <= chances[k] < MIN_CHANCE][: max(0, MAX_UNLIKELY - len(likely))]
+    return [one for k in likely for one in groups[k]] + [groups[k][-1] for k in others]
 
 
 def group_candidates(found: Sequence[Candidate]) -> list[list[Candidate]]:
@@ -394,15 +404,26 @@ class TargetFinder:
 
 
 def _list_spans(item: Item, cited: Sequence[Citation]) -> list[Span]:
-    """Return a fact as a whole, and the sentences of a message that state something and that no fact stands for."""
+    """Return a fact as a whole, and the sentences of a message that state something and that no fact stands for.
+
+    An earlier request to forget states nothing, nor does what it left.
+    """
     if item.kind != "message":
         return [(0, len(item.text))]
+    asked = find_forget_topics(item.text)
     taken = [cite.find_span(len(item.text)) for cite in cited]
     sentences = [one for one in split_sentences(item.text)[:MAX_SENTENCES] if not one.is_question]
     # Two facts may stand for one sentence.
     return [
         (one.start, one.end)
         for one in sentences
-        if sum(max(0, min(end, one.end) - max(start, one.start)) for start, end in taken)
+        if not any(one.start < ask.end and ask.start < one.end for ask in asked)
+        and _states_something(item.text[one.start : one.end])
+        and sum(max(0, min(end, one.end) - max(start, one.start)) for start, end in taken)
         < MIN_TAKEN * (one.end - one.start)
     ]
+
+
+def _states_something(text: str) -> bool:
+    left = read_words(text.replace(FORGOTTEN, ""))
+    return bool(left) and not (FORGOTTEN in text and is_candidate(left))
