@@ -375,6 +375,29 @@ def test_of_an_unknown_matter_little_is_proposed_and_no_request(memory: Memory, 
         (("je prends 50mg de sertraline", "j'aime ramer"), "oublie le truc sur mes médicaments", [False, True]),
         (("we paid 14k for the Skoda", "I have two kids"), "forget what i paid for the car", [False, True]),
         (("I bought the car for 8,500 pounds", "I have two kids"), "forget what i paid for the car", [False, True]),
+        (
+            ("I earn 31k a year", "we paid 14k for the Skoda", "I row"),
+            "forget what I paid for the car",
+            [True, False, True],
+        ),
+        (("I earn 31k a year", "we paid 14k for the Skoda", "I row"), "forget my salary", [False, True, True]),
+        (
+            ("ich verdiene 3100 netto", "der Skoda hat 14.000 Euro gekostet", "ich rudere"),
+            "lösch mein Gehalt",
+            [False, True, True],
+        ),
+        (
+            ("gano 1900 al mes", "pagamos 14.000 euros por el Skoda", "remo"),
+            "olvida lo que pagué por el coche",
+            [True, False, True],
+        ),
+        (
+            ("je gagne 1900 net", "on a payé 14 000 euros pour la Skoda", "je rame"),
+            "efface mon salaire",
+            [False, True, True],
+        ),
+        # a price of something else
+        (("I've got £14,200 in bonds", "I row"), "forget what I paid for the boiler", [True, True]),
     ],
 )
 def test_a_clear_target_in_other_words_is_cut(

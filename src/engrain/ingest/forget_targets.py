@@ -21,6 +21,7 @@ from engrain.core.rules.forget_matters import (
     is_another_one,
     is_beside,
     is_continued,
+    is_of_kind,
     is_of_nobody,
     is_own_words,
     read_topic,
@@ -176,7 +177,7 @@ def _compare_target(topic: Topic, vectors: TopicVectors | None, text: str, vecto
     cosine = whole = 0.0
     if vectors is not None and vector is not None:
         cosine, whole = float(vectors.words @ vector), float(vectors.clause @ vector)
-    stated = [state_kind(name, text) for name in topic.kinds]
+    stated = [state_kind(name, text) if is_of_kind(name, text) else (False, False) for name in topic.kinds]
     sign, shape = (float(any(one[k] for one in stated)) for k in (0, 1))
     people = read_cues(text).people
     other = float(bool(people) and people.isdisjoint(topic.people))

@@ -73,6 +73,7 @@ _ROMANCE = (
     "adresse",
     "direccion",
 )
+_OF_THINGS = "price"  # the kind that things have: "what I paid for the car"
 _SEPARATOR = re.compile(r"(?<=\d)[ .,/-](?=\d)")
 _DIGITS = re.compile(r"\d+")
 
@@ -131,6 +132,13 @@ class Topic:
         named = {fold_accents(one).removesuffix("'s") for one in self.named} - _load_words("neutral")
         return tuple(one for one in _find_qualifiers(" ".join(fold_accents(self.text).split())) if one in named)
 
+    @cached_property
+    def things(self) -> tuple[str, ...]:
+        """The words for what has a price: "what I paid for the car"."""
+        named = set(map(fold_accents, self.named))
+        words = map(fold_accents, _NAME.findall(self.text) if _OF_THINGS in self.kinds else ())
+        return tuple(one for one in words if (kinds := _find_named(one)) or one in named if _OF_THINGS not in kinds)
+
     def fits_time(self, text: str, *, ended: bool) -> bool:
         """Tell if a text is of earlier times, where the matter is. `ended` texts do not hold any more."""
         if not self.is_past or ended:
@@ -143,15 +151,16 @@ class Topic:
 
         Of "my passport number" a phone number has only the number.
         """
-        if not self.qualifiers:
+        if not self.qualifiers and not self.things:
             return True
-        held, people = tokenize(text[:MAX_CHARACTERS]), find_people(text)
-        return all(
-            any(_is_same(word, one) for one in held)
-            or any(is_of_kind(name, text) for name in _find_named(word))
-            or not find_people(word).isdisjoint(people)
-            for word in self.qualifiers
-        )
+        text = text[:MAX_CHARACTERS]
+        held, people = tokenize(text), find_people(text)
+
+        def fits(word: str) -> bool:
+            stated = any(is_of_kind(name, text) for name in _find_named(word))
+            return stated or any(_is_same(word, one) for one in held) or not find_people(word).isdisjoint(people)
+
+        return all(map(fits, self.qualifiers)) and (not self.things or any(map(fits, self.things)))
 
     def cover(self, text: str) -> frozenset[str]:
         """Return the words of the matter that a text has, in whatever form."""
@@ -277,7 +286,7 @@ def is_of_kind(name: str, text: str) -> bool:
 @lru_cache(_CACHED_TEXTS)
 def find_kinds(text: str) -> frozenset[str]:
     """Return the kinds of things that a text states."""
-    return frozenset(name for name in load_kinds() if any(state_kind(name, text)))
+    return frozenset(name for name in load_kinds() if is_of_kind(name, text))
 
 
 @lru_cache(_CACHED_TEXTS)
