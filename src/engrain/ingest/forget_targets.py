@@ -16,6 +16,7 @@ from engrain.core.model_weights import load_weights
 from engrain.core.rules.change_cues import find_people, read_cues
 from engrain.core.rules.forget_matters import (
     Topic,
+    are_apart,
     find_kinds,
     is_also,
     is_another_one,
@@ -122,7 +123,7 @@ def group_candidates(found: Sequence[Candidate]) -> list[list[Candidate]]:
         same = (
             group
             for group in groups
-            if tokenize(group[0].text) == words or any(one.thing and one.thing == other.thing for other in group)
+            if tokenize(group[0].text) == words or any(_is_same_thing(one, other) for other in group)
         )
         group = next(same, None)
         if group is None:
@@ -130,6 +131,14 @@ def group_candidates(found: Sequence[Candidate]) -> list[list[Candidate]]:
         else:
             group.append(one)
     return groups
+
+
+def _is_same_thing(one: Candidate, other: Candidate) -> bool:
+    """Tell if one became the other, and they are alike: a newer statement may have ended another by mistake."""
+    if one.thing is None or one.thing != other.thing:
+        return False
+    known = one.vector is not None and other.vector is not None
+    return (not known or float(one.vector @ other.vector) >= ALIKE_OWN) and not are_apart(one.text, other.text)
 
 
 def is_statement(text: str) -> bool:

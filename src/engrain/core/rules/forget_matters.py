@@ -259,6 +259,15 @@ def is_also(text: str) -> bool:
     return _ALSO.search(text[:MAX_CHARACTERS]) is not None and _SPEAKS_FIRST.match(text[:MAX_CHARACTERS]) is None
 
 
+def are_apart(one: str, other: str) -> bool:
+    """Tell if two texts say that they are of two things: "cita con el notario", "cita con la matrona"."""
+    first, second = (
+        set(_find_qualifiers(" ".join(fold_accents(text[:MAX_CHARACTERS]).split()))) - _load_words("neutral")
+        for text in (one, other)
+    )
+    return bool(first and second) and first.isdisjoint(second)
+
+
 def is_of_nobody(text: str) -> bool:
     """Tell if a text is about a thing that it gives to nobody: "the shop's number is …"."""
     return _ARTICLE.match(text[:MAX_CHARACTERS]) is not None and not is_own_words(text)
