@@ -406,3 +406,50 @@ def test_a_clear_target_in_other_words_is_cut(
     ids = tell(memory, *said)
     memory.add_message("user", request_)
     assert list_left(memory, ids, said) == left
+
+
+@pytest.mark.parametrize(
+    ("said", "request_", "left"),
+    [
+        # a newer statement that tells of something else did not replace it
+        (("I've three boys.", "I've had a vasectomy booked for 6 May."), "forget my vasectomy", [True, False]),
+        # what a name does, not all about it
+        (("Grandad had a gambling problem", "He's 91 in May."), "clear the note on Grandad's gambling", [False, True]),
+        (
+            ("Aunt Hilda lives in Hull.", "I had a quarrel with Aunt Hilda."),
+            "forget everything about the quarrel with Aunt Hilda",
+            [True, False],
+        ),
+        # with the earlier values of one thing
+        (("I live in York", "I moved to Leeds"), "forget where I live", [False, False]),
+        (("yoga class is on Mondays", "yoga moved to Thursdays"), "forget my yoga class", [False, False]),
+        # years are no age
+        (("I'm a baker", "they put it in two years ago"), "forget how old I am", [True, True]),
+    ],
+)
+def test_what_only_stands_near_the_matter_stays(
+    memory: Memory, said: tuple[str, ...], request_: str, left: list[bool]
+) -> None:
+    ids = tell(memory, *said)
+    memory.add_message("user", request_)
+    assert list_left(memory, ids, said) == left
+
+
+@pytest.mark.parametrize(
+    ("said", "request_"),
+    [
+        (
+            ("Tengo cita con el notario el 9 de mayo.", "La cita con la matrona es el 20 de mayo."),
+            "Borra lo de la cita.",
+        ),
+        (
+            ("L'adresse de mes parents est 8 rue du Puits.", "L'adresse de l'atelier est 40 quai Nord."),
+            "Oublie l'adresse.",
+        ),
+        (("Sam from school is getting divorced", "Sam at work got demoted"), "forget what I said about Sam"),
+    ],
+)
+def test_nothing_is_cut_of_two_that_a_change_took_for_one(memory: Memory, said: tuple[str, ...], request_: str) -> None:
+    ids = tell(memory, *said)
+    assert memory.add_message("user", request_).forgotten == ()
+    assert list_left(memory, ids, said) == [True] * len(said)

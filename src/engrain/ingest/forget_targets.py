@@ -26,6 +26,7 @@ from engrain.core.rules.forget_matters import (
     is_of_nobody,
     is_own_words,
     read_topic,
+    share_words,
     state_kind,
 )
 from engrain.core.rules.forget_names import add_names, only_mentions_name
@@ -137,8 +138,11 @@ def _is_same_thing(one: Candidate, other: Candidate) -> bool:
     """Tell if one became the other, and they are alike: a newer statement may have ended another by mistake."""
     if one.thing is None or one.thing != other.thing:
         return False
-    known = one.vector is not None and other.vector is not None
-    return (not known or float(one.vector @ other.vector) >= ALIKE_OWN) and not are_apart(one.text, other.text)
+    if one.vector is not None and other.vector is not None and float(one.vector @ other.vector) < ALIKE_OWN:
+        return False
+    kinds = find_kinds(one.text), find_kinds(other.text)
+    alike = not any(kinds) or not kinds[0].isdisjoint(kinds[1]) or share_words(one.text, other.text)
+    return alike and not are_apart(one.text, other.text)
 
 
 def is_statement(text: str) -> bool:
@@ -229,6 +233,9 @@ def _narrow(topic: Topic, texts: Sequence[str], rows: Sequence[Sequence[float]],
     if len(meant) > 1 and len(topic.words) > 1 and best >= 0.5 and not topic.everything and not topic.is_joined:
         less = {k for k in meant if rows[k][COVER] < best and not rows[k][VALUE]}
         chances = [MIN_RIVAL - 0.01 if k in less else chances[k] for k in places]
+    elif len(meant) > 1 and topic.everything:
+        close = {k for k in meant if topic.is_close(texts[k], texts)}
+        chances = [MIN_UNLIKE - 0.01 if close and k in meant and k not in close else chances[k] for k in places]
     return chances
 
 
@@ -307,7 +314,8 @@ def _add_continued(topic: Topic, groups: Sequence[Sequence[Candidate]], meant: S
     """Add the statements that go on about somebody whom the request names: "she kept the house"."""
     texts, said = [one[0].text for one in groups], [one[0].message or one[0].item.id for one in groups]
     found = list(meant)
-    for k in range(1, len(texts)) if topic.everything or topic.find_names(texts) else ():
+    of_name = set(topic.words) == set(topic.find_names(texts))  # and not only what a name does
+    for k in range(1, len(texts)) if topic.everything or of_name else ():
         before = [place for place in range(k) if said[place] != said[k]]
         last = {place for place in before if said[place] == said[before[-1]]} | {k - 1}
         if k not in found and not last.isdisjoint(found) and is_continued(texts[k]):

@@ -202,6 +202,12 @@ class Topic:
         named = {fold_accents(one) for one in _NAME.findall(text[:MAX_CHARACTERS]) if one[0].isupper()}
         return bool(held) and held.isdisjoint(self.people) and named.isdisjoint(map(fold_accents, self.named))
 
+    def is_close(self, text: str, texts: Sequence[str]) -> bool:
+        """Tell if a text has more of the matter than who it is about: of "all about the row with Ada" the row."""
+        names = set(self.find_names(texts))
+        rest = {word for one in self.named if not find_people(one) for word in tokenize(one)[:1]} - names
+        return not rest or not names or not rest.isdisjoint(self.cover(text)) or self.states_kind(text)
+
     def is_one_thing(self, texts: Sequence[str]) -> bool:
         """Tell if several statements are one thing: of one name, all about a matter, or each its own part of it."""
         covered, follows = [self.cover(one) for one in texts], [is_continued(one) for one in texts]
@@ -260,12 +266,22 @@ def is_also(text: str) -> bool:
 
 
 def are_apart(one: str, other: str) -> bool:
-    """Tell if two texts say that they are of two things: "cita con el notario", "cita con la matrona"."""
+    """Tell if two texts say that they are of two things: "cita con el notario", "cita con la matrona", or two Sams."""
     first, second = (
         set(_find_qualifiers(" ".join(fold_accents(text[:MAX_CHARACTERS]).split()))) - _load_words("neutral")
         for text in (one, other)
     )
-    return bool(first and second) and first.isdisjoint(second)
+    if first and second and first.isdisjoint(second):
+        return True
+    names = {match[0] for match in _NAME.finditer(one[:MAX_CHARACTERS]) if match[0][0].isupper()}
+    shared = [fold_accents(name) for name in sorted(names) if re.search(rf"\b{name}\b", other[:MAX_CHARACTERS])]
+    return any(len({_describe(one, name), _describe(other, name)} - {None}) > 1 for name in shared)
+
+
+def share_words(one: str, other: str) -> bool:
+    """Tell if two texts have a word in common that is no name: "yoga"."""
+    first, second = (set(list_matter_words(text[:MAX_CHARACTERS])) for text in (one, other))
+    return any(not word.istitle() and not find_people(word) for word in first & second)
 
 
 def is_of_nobody(text: str) -> bool:
