@@ -150,6 +150,9 @@ NUMBER, FLAT = "my phone number is 07700 900123", "I live at 31 Larch Grove, Tel
         (("meine Adresse ist Torweg 1", "ich rudere"), "Lösch meine Adresse. Quatsch, doch nicht, behalt sie."),
         (("j'habite 12 rue des Lilas à Lyon", "j'aime ramer"), "efface mon adresse, en fait non, laisse"),
         (("j'habite 12 rue des Lilas à Lyon", "j'aime ramer"), "oublie mon adresse. Non attends, garde-la"),
+        # said by others
+        ((NUMBER, "I run a kennel"), "my mate said delete my phone number"),
+        ((NUMBER, "I run a kennel"), "the email says please delete my phone number"),
         # perhaps another thing is meant
         ((FLAT, "my email is tess@home.org"), "forget my address, no wait, I mean my email"),
     ],
@@ -185,6 +188,7 @@ def test_nothing_is_cut_if_another_thing_is_meant_or_the_request_taken_back(
         (("I work as a nurse at Leeds General", "I have a cat"), "forget my job", [False, True]),
         ((FLAT, "I row"), "forget my address, I don't want it in there", [False, True]),
         ((FLAT, "I row"), "forget my address, leave it out from now on", [False, True]),
+        (("My passport number is 533018842.", "I row"), "Kindly purge the passport number I pasted.", [False, True]),
         (("meine Adresse ist Torweg 1", "ich rudere"), "vergiss meine Adresse, die soll weg", [False, True]),
     ],
 )

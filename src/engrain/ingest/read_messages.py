@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,6 +33,7 @@ MAX_GATE_CHARACTERS = 20_000
 MIN_CHANGE_CHARACTERS = 12  # of a sentence that is kept only because it changes something known
 
 Found = Statement | ForgetRequest
+_MARKS = re.compile(r"[:\"“”„«»<>\n]|'\w[^']*'(?!\w)")  # of quotations
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,9 @@ def _add_requests(own: str, words: OwnWords, topics: Sequence[ForgetTopic], foun
         only = topics[0] if len(topics) == 1 else None
         found = found if topics or not only_mentions(words.text) else [_doubt(one) for one in found]
         return [_name_topic(one, only, own) if isinstance(one, ForgetRequest) else one for one in found]
-    doubtful = words.mixed or len(topics) > 1
+    # Of one plain sentence nothing can be of others: "purge the number I pasted".
+    plain = words.text == own and _MARKS.search(own) is None and len(split_sentences(own)) == 1
+    doubtful = (words.mixed and not plain) or len(topics) > 1
     requests = [ForgetRequest(one.start, one.end, None, doubtful, one.topic, one.everything) for one in topics]
     kept = [one for one in found if not any(one.start < ask.end and ask.start < one.end for ask in requests)]
     return [*kept, *requests]
