@@ -26,6 +26,7 @@ from engrain.core.model.items import (
 )
 from engrain.core.model.messages import Message
 from engrain.core.model.plans import Add, Change, Correct, Forget, Step
+from engrain.core.rules.forget_matters import read_topic
 from engrain.core.rules.profile import is_standing_wish
 from engrain.core.rules.relations import find_relation
 from engrain.core.rules.slot_names import SPEAKER_KEY, rename_for_speaker
@@ -316,7 +317,11 @@ def find_meant(found: ForgetRequest, statement: str, stored: StoredFacts) -> lis
     A slot's named values, or all that it ever had if none is named ("forget my city"). Otherwise, facts with exactly
     the same words.
     """
+    topic = read_topic(statement, everything=False)
     values = _find_slot_values(found.slot, statement, stored.history) if found.slot else []
+    if found.slot and not gate.find_statements(statement):
+        values = [one for one in values if topic.fits_time(one.text, ended=not one.open)]
+        values = [one for one in values if topic.fits_qualifiers(one.text)]
     return values or [item for item in stored.likely if tokenize(item.text) == tokenize(statement)]
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engrain.core.model_weights import load_weights
+from engrain.core.rules.forget_lists import split_matters
 from engrain.core.rules.forget_requests import (
     Word,
     find_matter,
@@ -20,7 +21,7 @@ from engrain.core.rules.forget_requests import (
     only_mentions,
     read_words,
 )
-from engrain.core.text.passages import split_sentences, trim_span
+from engrain.core.text.passages import Span, split_sentences, trim_span
 
 if TYPE_CHECKING:
     from engrain.ports.search import Matrix, TextStates
@@ -58,8 +59,7 @@ def find_forget_topics(shown: str, states: TextStates | None = None) -> list[For
     for place in range(len(spans)):
         if len(texts[place]) > MAX_REQUEST_CHARACTERS or only_mentions(texts[place]) or not is_candidate(words[place]):
             continue
-        state = states.pool_spans([spans[place]])[0] if states and spans[place][1] <= len(states.text) else None
-        if score_sentence(words, place, state) < MIN_SCORE:
+        if not _asks(spans[place], words, place, states) and not _lists(shown, spans[place], words, place, states):
             continue
         topic = _read_request(shown, spans, words, place)
         # "I don't want this in there. Delete it." is one request.
@@ -67,6 +67,21 @@ def find_forget_topics(shown: str, states: TextStates | None = None) -> list[For
             found.append(topic)
     named = [one for one in found if one.topic]
     return named if len(named) == 1 else found
+
+
+def _asks(span: Span, words: Sequence[Sequence[Word]], place: int, states: TextStates | None) -> bool:
+    state = states.pool_spans([span])[0] if states and span[1] <= len(states.text) else None
+    return score_sentence(words, place, state) >= MIN_SCORE
+
+
+def _lists(shown: str, span: Span, words: Sequence[Sequence[Word]], place: int, states: TextStates | None) -> bool:
+    """Tell if a sentence lists matters, and asks to forget the first: the model was made of shorter ones."""
+    parts = split_matters(shown[slice(*span)])
+    if not parts:
+        return False
+    first = span[0] + parts[0][0], span[0] + parts[0][1]
+    alone = [*words[:place], read_words(shown[slice(*first)]), *words[place + 1 :]]
+    return is_candidate(alone[place]) and _asks(first, alone, place, states)
 
 
 def score_sentence(words: Sequence[Sequence[Word]], place: int, state: Matrix | None = None) -> float:

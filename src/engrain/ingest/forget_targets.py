@@ -10,26 +10,31 @@ from typing import TYPE_CHECKING
 from engrain.core.errors import EmbedderFailed
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Condition, Filter
-from engrain.core.model.items import Citation, Item
+from engrain.core.model.items import FORGOTTEN, Citation, Item
 from engrain.core.model.queries import VectorQuery, WordQuery
 from engrain.core.model_weights import load_weights
 from engrain.core.rules.change_cues import find_people, read_cues
 from engrain.core.rules.forget_matters import (
     Topic,
+    are_apart,
     find_kinds,
     is_also,
     is_another_one,
     is_beside,
     is_continued,
+    is_of_kind,
     is_of_nobody,
     is_own_words,
     read_topic,
+    share_words,
     state_kind,
 )
-from engrain.core.rules.forget_requests import list_matter_words
+from engrain.core.rules.forget_names import add_names, only_mentions_name
+from engrain.core.rules.forget_requests import is_candidate, list_matter_words, read_words
 from engrain.core.rules.slot_names import SPEAKER_KEY
 from engrain.core.text.passages import Span, split_sentences
 from engrain.core.text.tokenizer import extract_terms, tokenize
+from engrain.ingest.forget_intent import find_forget_topics
 from engrain.ports import Services
 from engrain.ports.search import find_span_pooling, pin_embedder
 
@@ -48,6 +53,7 @@ ALIKE_OWN = 0.4  # cosine of two things of one kind
 MIN_WITH_WORDS, MIN_OF_KIND, MIN_MEANING = 0.48, 0.18, 0.4
 MIN_TAKEN = 0.5  # share of a sentence from which its fact stands for it
 MAX_CANDIDATES, MAX_SENTENCES, MAX_ROWS_BACK, MAX_VALUES_BACK = 30, 20, 8, 10
+MAX_UNLIKELY = 3  # things that are proposed where none is likely
 _SAID = Filter((Condition("kind", "in", ("fact", "message")),))
 # A whole statement, rather than a name of a matter.
 _STATEMENT = re.compile(
@@ -62,16 +68,22 @@ class Candidate:
     """Something that may be meant: the words of a fact, or a sentence of a message, and the vector of the item.
 
     `thing` is what it tells of: the id of the fact, or of the one that a statement of the message became later.
+    `message` is where it was said: the message that a fact cites, or itself.
     """
 
     item: Item
     span: Span
     vector: Matrix | None = None
     thing: str | None = None
+    message: str = ""
 
     @property
     def text(self) -> str:
         return self.item.text[slice(*self.span)]
+
+    @property
+    def ended(self) -> bool:
+        return not self.item.open or self.thing not in (None, self.item.id)
 
 
 def choose_targets(
@@ -91,9 +103,17 @@ def choose_targets(
         unsure = any(MIN_UNLIKE <= one < MIN_CHANCE for one in chances)
         certain = bool(meant) and not unsure and topic.is_one_thing([texts[k] for k in meant])
     if certain:
-        meant = _add_continued(topic, texts, meant)
+        meant = _add_continued(topic, groups, meant)
         return [one for k in meant for one in groups[k]], True
-    return [one for k, chance in enumerate(chances) if chance >= MIN_PROPOSED for one in groups[k]], False
+    return _propose(groups, chances), False
+
+
+def _propose(groups: Sequence[Sequence[Candidate]], chances: Sequence[float]) -> list[Candidate]:
+    """Return what is likely meant, and the best of the others if that is little."""
+    ranked = sorted(range(len(groups)), key=lambda k: -chances[k])
+    likely = [k for k in ranked if chances[k] >= MIN_CHANCE]
+    others = [k for k in ranked if MIN_PROPOSED <= chances[k] < MIN_CHANCE][: max(0, MAX_UNLIKELY - len(likely))]
+    return [one for k in likely for one in groups[k]] + [groups[k][-1] for k in others]
 
 
 def group_candidates(found: Sequence[Candidate]) -> list[list[Candidate]]:
@@ -104,7 +124,7 @@ def group_candidates(found: Sequence[Candidate]) -> list[list[Candidate]]:
         same = (
             group
             for group in groups
-            if tokenize(group[0].text) == words or any(one.thing and one.thing == other.thing for other in group)
+            if tokenize(group[0].text) == words or any(_is_same_thing(one, other) for other in group)
         )
         group = next(same, None)
         if group is None:
@@ -112,6 +132,17 @@ def group_candidates(found: Sequence[Candidate]) -> list[list[Candidate]]:
         else:
             group.append(one)
     return groups
+
+
+def _is_same_thing(one: Candidate, other: Candidate) -> bool:
+    """Tell if one became the other, and they are alike: a newer statement may have ended another by mistake."""
+    if one.thing is None or one.thing != other.thing:
+        return False
+    if one.vector is not None and other.vector is not None and float(one.vector @ other.vector) < ALIKE_OWN:
+        return False
+    kinds = find_kinds(one.text), find_kinds(other.text)
+    alike = not any(kinds) or not kinds[0].isdisjoint(kinds[1]) or share_words(one.text, other.text)
+    return alike and not are_apart(one.text, other.text)
 
 
 def is_statement(text: str) -> bool:
@@ -159,7 +190,7 @@ def _compare_target(topic: Topic, vectors: TopicVectors | None, text: str, vecto
     cosine = whole = 0.0
     if vectors is not None and vector is not None:
         cosine, whole = float(vectors.words @ vector), float(vectors.clause @ vector)
-    stated = [state_kind(name, text) for name in topic.kinds]
+    stated = [state_kind(name, text) if is_of_kind(name, text) else (False, False) for name in topic.kinds]
     sign, shape = (float(any(one[k] for one in stated)) for k in (0, 1))
     people = read_cues(text).people
     other = float(bool(people) and people.isdisjoint(topic.people))
@@ -186,16 +217,25 @@ def judge_targets(rows: Sequence[Sequence[float]]) -> list[float]:
 def _narrow(topic: Topic, texts: Sequence[str], rows: Sequence[Sequence[float]], chances: list[float]) -> list[float]:
     """Leave out what is of others, where the speaker's own is meant, and what fits a number or several words less."""
     places = range(len(texts))
+    passing = (only_mentions_name(topic, text) for text in texts)
+    chances = [min(one, MIN_UNLIKE - 0.01) if cut else one for one, cut in zip(chances, passing, strict=True)]
     others = [topic.is_of_other(text) for text in texts]
     if topic.is_own and any(chances[k] >= MIN_CHANCE and not others[k] for k in places):
         chances = [0.0 if others[k] else chances[k] for k in places]
     if any(rows[k][VALUE] for k in places):
         chances = [chances[k] if rows[k][VALUE] else 0.0 for k in places]
     meant = [k for k in places if chances[k] >= MIN_CHANCE]
+    unfit = {k for k in meant if not topic.fits_qualifiers(texts[k])}
+    if len(unfit) < len(meant):
+        chances = [MIN_UNLIKE - 0.01 if k in unfit else chances[k] for k in places]
+        meant = [k for k in meant if k not in unfit]
     best = max((rows[k][COVER] for k in meant), default=0.0)
     if len(meant) > 1 and len(topic.words) > 1 and best >= 0.5 and not topic.everything and not topic.is_joined:
         less = {k for k in meant if rows[k][COVER] < best and not rows[k][VALUE]}
         chances = [MIN_RIVAL - 0.01 if k in less else chances[k] for k in places]
+    elif len(meant) > 1 and topic.everything:
+        close = {k for k in meant if topic.is_close(texts[k], texts)}
+        chances = [MIN_UNLIKE - 0.01 if close and k in meant and k not in close else chances[k] for k in places]
     return chances
 
 
@@ -211,6 +251,8 @@ def _is_doubtful(
     text, full = texts[best], row[FULL]
     named = not set(topic.find_names(texts)).isdisjoint(tokenize(text))
     if not (full or named or row[VALUE] or row[SHAPE]) and not _is_nearest(topic, rows, best):
+        return True
+    if not (full or named or row[VALUE]) and not topic.fits_qualifiers(text):
         return True
     if not named and topic.is_of_other(text):
         return True
@@ -268,11 +310,16 @@ def _is_rival(
     return beside or is_another_one(two.text) or (is_beside(one.text) and fits)
 
 
-def _add_continued(topic: Topic, texts: Sequence[str], meant: Sequence[int]) -> list[int]:
+def _add_continued(topic: Topic, groups: Sequence[Sequence[Candidate]], meant: Sequence[int]) -> list[int]:
     """Add the statements that go on about somebody whom the request names: "she kept the house"."""
+    texts, said = [one[0].text for one in groups], [one[0].message or one[0].item.id for one in groups]
     found = list(meant)
-    if topic.everything or topic.find_names(texts):
-        found += [k for k in range(1, len(texts)) if k - 1 in found and k not in found and is_continued(texts[k])]
+    of_name = set(topic.words) == set(topic.find_names(texts))  # and not only what a name does
+    for k in range(1, len(texts)) if topic.everything or of_name else ():
+        before = [place for place in range(k) if said[place] != said[k]]
+        last = {place for place in before if said[place] == said[before[-1]]} | {k - 1}
+        if k not in found and not last.isdisjoint(found) and is_continued(texts[k]):
+            found.append(k)
     return sorted(found)
 
 
@@ -290,7 +337,13 @@ class TargetFinder:
         if not topic:
             return self._find_last(), True
         read, vectors = read_topic(topic, everything), self._embed(topic)
-        return choose_targets(read, vectors, self._read_candidates(topic, vectors))
+        found = self._read_candidates(topic, vectors)
+        if everything:
+            read = add_names(read, [one.text for one in found])
+            found = self._read_candidates(f"{topic} {read.called}", vectors) if read.called else found
+        fitting = [one for one in found if read.fits_time(one.text, ended=one.ended)]
+        chosen, certain = choose_targets(read, vectors, fitting)
+        return (chosen, certain) if chosen else (choose_targets(read, vectors, found)[0], False)
 
     def _find_last(self) -> list[Candidate]:
         rows = self.services.log.last(self.scope, self.session, MAX_ROWS_BACK)
@@ -321,7 +374,15 @@ class TargetFinder:
         cited, became = self._list_cited([one.id for one in found if one.kind == "message"])
         rows = items.vectors(self.scope, [one.id for one in found], model) if found and vectors is not None else {}
         return [
-            Candidate(one, span, np.frombuffer(rows[one.id].rows[0], np.float32) if one.id in rows else None, thing)
+            Candidate(
+                one,
+                span,
+                np.frombuffer(rows[one.id].rows[0], np.float32) if one.id in rows else None,
+                thing,
+                one.id
+                if one.kind == "message"
+                else next((cite.item for source in one.sources for cite in source.cites), ""),
+            )
             for one in found
             for spans in [_list_spans(one, cited.get(one.id, ()))]
             for span in spans
@@ -361,15 +422,26 @@ class TargetFinder:
 
 
 def _list_spans(item: Item, cited: Sequence[Citation]) -> list[Span]:
-    """Return a fact as a whole, and the sentences of a message that state something and that no fact stands for."""
+    """Return a fact as a whole, and the sentences of a message that state something and that no fact stands for.
+
+    An earlier request to forget states nothing, nor does what it left.
+    """
     if item.kind != "message":
         return [(0, len(item.text))]
+    asked = find_forget_topics(item.text)
     taken = [cite.find_span(len(item.text)) for cite in cited]
     sentences = [one for one in split_sentences(item.text)[:MAX_SENTENCES] if not one.is_question]
     # Two facts may stand for one sentence.
     return [
         (one.start, one.end)
         for one in sentences
-        if sum(max(0, min(end, one.end) - max(start, one.start)) for start, end in taken)
+        if not any(one.start < ask.end and ask.start < one.end for ask in asked)
+        and _states_something(item.text[one.start : one.end])
+        and sum(max(0, min(end, one.end) - max(start, one.start)) for start, end in taken)
         < MIN_TAKEN * (one.end - one.start)
     ]
+
+
+def _states_something(text: str) -> bool:
+    left = read_words(text.replace(FORGOTTEN, ""))
+    return bool(left) and not (FORGOTTEN in text and is_candidate(left))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -9,11 +10,14 @@ from functools import partial
 from engrain.core.model.items import ForgetRequest, Statement
 from engrain.core.model.messages import Message, message_to_note
 from engrain.core.rules.episode_importance import EpisodeEvent, EpisodeKind, measure_novelty
+from engrain.core.rules.forget_lists import split_matters
 from engrain.core.rules.forget_requests import mentions_forgetting, only_mentions
+from engrain.core.rules.forget_withdrawals import find_second_thought, find_withdrawal
 from engrain.core.rules.message_filters import blank_recalled
 from engrain.core.rules.own_words import OwnWords
+from engrain.core.rules.slot_names import find_mentioned_slot
 from engrain.core.rules.statements import load_statement_rules
-from engrain.core.text.passages import Sentence
+from engrain.core.text.passages import Sentence, split_sentences
 from engrain.ingest import episodes, gate
 from engrain.ingest.change_finder import ChangeFinder
 from engrain.ingest.forget_intent import ForgetTopic, find_forget_topics
@@ -29,6 +33,7 @@ MAX_GATE_CHARACTERS = 20_000
 MIN_CHANGE_CHARACTERS = 12  # of a sentence that is kept only because it changes something known
 
 Found = Statement | ForgetRequest
+_MARKS = re.compile(r"[:\"“”„«»<>\n]|'\w[^']*'(?!\w)")  # of quotations
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +130,8 @@ def _find_user_statements(
     if not mentions_forgetting(own):
         return found
     words = gate.find_own_words(own, before, whose)
-    return _add_requests(own, words, find_forget_topics(words.text, vectors.read(own) if vectors else None), found)
+    topics = find_forget_topics(words.text, vectors.read(own) if vectors else None)
+    return _drop_withdrawn(words.text, _list_matters(words.text, _add_requests(own, words, topics, found)))
 
 
 def _add_requests(own: str, words: OwnWords, topics: Sequence[ForgetTopic], found: list[Found]) -> list[Found]:
@@ -134,10 +140,42 @@ def _add_requests(own: str, words: OwnWords, topics: Sequence[ForgetTopic], foun
         only = topics[0] if len(topics) == 1 else None
         found = found if topics or not only_mentions(words.text) else [_doubt(one) for one in found]
         return [_name_topic(one, only, own) if isinstance(one, ForgetRequest) else one for one in found]
-    doubtful = words.mixed or len(topics) > 1
+    # Of one plain sentence nothing can be of others: "purge the number I pasted".
+    plain = words.text == own and _MARKS.search(own) is None and len(split_sentences(own)) == 1
+    doubtful = (words.mixed and not plain) or len(topics) > 1
     requests = [ForgetRequest(one.start, one.end, None, doubtful, one.topic, one.everything) for one in topics]
     kept = [one for one in found if not any(one.start < ask.end and ask.start < one.end for ask in requests)]
     return [*kept, *requests]
+
+
+def _list_matters(text: str, found: list[Found]) -> list[Found]:
+    """Add the matters that the only request lists. A doubtful one stays as it is."""
+    requests = [one for one in found if isinstance(one, ForgetRequest)]
+    if len(requests) != 1 or requests[0].doubtful or requests[0].topic == "":
+        return found
+    whole = requests[0]
+    around = next((one for one in split_sentences(text) if one.start <= whole.start < one.end), None)
+    parts = split_matters(text[around.start : around.end]) if around else []
+    if around is None or not parts:
+        return found
+    spans = [(start + around.start, end + around.start) for start, end in parts]
+    slots = [find_mentioned_slot(text[slice(*span)]) for span in spans]
+    matters = tuple(
+        ForgetRequest(*span, slot, topic=None if slot else text[slice(*span)], everything=whole.everything)
+        for span, slot in zip(spans, slots, strict=True)
+    )
+    return [replace(one, matters=matters) if one is whole else one for one in found]
+
+
+def _drop_withdrawn(text: str, found: list[Found]) -> list[Found]:
+    """Drop the requests that the message takes back, with the words that do, and doubt those that it corrects."""
+    back, asked = find_withdrawal(text), any(isinstance(one, ForgetRequest) for one in found)
+    if back and (asked or find_forget_topics(text[: back[0]])):
+        requests = (one.start >= back[0] or not isinstance(one, ForgetRequest) for one in found)
+        words = (back[1] <= one.start or one.end <= back[0] for one in found)
+        found = [one for one, *stays in zip(found, requests, words, strict=True) if all(stays)]
+    corrected = find_second_thought(text) or 0
+    return [_doubt(one) if one.start < corrected else one for one in found]
 
 
 def _doubt(one: Found) -> Found:

@@ -177,7 +177,8 @@ def _plan_derived(turns: Sequence[AnalyzedMessage], session: str, finder: Change
         if turn.found and turn.message.speaker:
             utterance = replace(utterance, speaker=find_other_speaker(turn.message.speaker, scope, services))
         before, doubtful = steps, []
-        for found in _list_own(turn, utterance, scope, services):
+        targets_of = TargetFinder(scope, services, utterance.speaker, session)
+        for found in _list_own(turn, utterance, targets_of):
             if not forgets and isinstance(found, ForgetRequest):
                 continue
             stored = _read_stored(found, utterance, finder, turn.vectors)
@@ -185,14 +186,15 @@ def _plan_derived(turns: Sequence[AnalyzedMessage], session: str, finder: Change
                 steps = plan_steps(found, utterance, steps, stored, scope, services)
                 continue
             meant = [item.id for item in find_meant(found, utterance.quote(found), stored)]
-            targets, certain = _find_targets(
-                found, utterance, TargetFinder(scope, services, utterance.speaker, session)
-            )
-            rivals = [one.item.id for one in targets if not certain and one.item.id not in meant]
+            targets, certain = _find_targets(found, utterance, targets_of)
+            unsure = found.doubtful or not certain
+            rivals = [one.item.id for one in targets if unsure and one.item.id not in meant]
             if found.doubtful or (rivals and found.slot) or (not meant and not certain and found.topic is not None):
                 doubtful += [*meant, *rivals]
             else:
-                stored = stored if meant else replace(stored, targets=targets if certain else ())
+                # All about somebody is more than the slot that says who it is.
+                whole = not meant or (found.everything and set(meant) <= {one.item.id for one in targets})
+                stored = replace(stored, targets=targets if certain else ()) if whole else stored
                 steps = plan_steps(found, utterance, steps, stored, scope, services)
         proposed.append(tuple(dict.fromkeys(doubtful)))
         # Forgetting cuts words out of the message, and would move those that a later fact of it cites.
@@ -213,9 +215,22 @@ def _find_targets(found: ForgetRequest, utterance: Utterance, finder: TargetFind
     return ([], False) if found.topic is None and is_statement(topic) and not certain else (chosen, certain)
 
 
-def _list_own(turn: AnalyzedMessage, utterance: Utterance, scope: Scope, services: Services) -> list[Found]:
+def _choose_matters(found: Found, utterance: Utterance, finder: TargetFinder) -> Sequence[Found]:
+    """Return the requests that a request lists. It stays one if only the whole is certain."""
+    if not isinstance(found, ForgetRequest) or not found.matters:
+        return [found]
+    whole = replace(found, slot=None, topic=found.topic or utterance.quote(found), matters=())
+    each = [replace(one, topic=utterance.quote(one)) for one in found.matters]
+    if all(_find_targets(one, utterance, finder)[1] for one in each) or not _find_targets(whole, utterance, finder)[1]:
+        return found.matters
+    return [whole]
+
+
+def _list_own(turn: AnalyzedMessage, utterance: Utterance, finder: TargetFinder) -> list[Found]:
     """Return what the gate found. It fills no slot if the message is by somebody of another name."""
-    found = resolve_slots(turn.found, utterance)
+    scope, services = finder.scope, finder.services
+    each = [one for found in turn.found for one in _choose_matters(found, utterance, finder)]
+    found = resolve_slots(each, utterance)
     if not any(one.slot == USER_NAME for one in found):
         return found
     if not introduces_other(found, utterance, services.items.slot(scope, USER_NAME, None)):

@@ -382,7 +382,8 @@ class ForgetRequest:
     """The speaker wants a slot's value forgotten, or the statement between `start` and `end`.
 
     `topic` names the matter in free words, "" for the message before; `everything` is meant about it, or one thing.
-    A `doubtful` request is only proposed: others may have written it, or it is one of several.
+    A `doubtful` request is only proposed: others may have written it, or it is one of several. `matters` are the
+    requests that it lists.
     """
 
     start: int
@@ -391,3 +392,4 @@ class ForgetRequest:
     doubtful: bool = False
     topic: str | None = None
     everything: bool = False
+    matters: tuple[ForgetRequest, ...] = ()

@@ -32,8 +32,8 @@ _OWN = re.compile(
     re.IGNORECASE,
 )
 _FOLLOWS = re.compile(
-    r"^\W*(?:and |but |though |so |also )?(?:she|he|they|it|er|sie|ella|él|elle|il|she's|he's|they're|she'd|he'd|his|"
-    r"her|its|their)\b",
+    r"^\W*(?:and |but |though |so |also )?(?:she|he|they|it|er|sie|ella|él|elle|il|she's|he's|they're|she'd|he'd|"
+    r"hes|shes|his|her|its|their)\b",
     re.IGNORECASE,
 )
 _BESIDE = re.compile(
@@ -53,17 +53,42 @@ _AFTER_ARTICLE = re.compile(
 _TITLE = re.compile(
     r"(?:mr|mrs|ms|dr|frau|herr|father|sister|prof|auntie|aunt|uncle|onkel|tante|tío|tía|mme)$", re.IGNORECASE
 )
+_MAX_WORD = 40
+_BEFORE_HEAD = re.compile(r"\b([a-z]+)(?:'s|s')?[ -]$")
+_BEHIND_HEAD = re.compile(
+    r" (?:of|for|with|at|von|vom|beim|bei|mit|zum|zur|fur|del?|con|para|du|des|d'|de l'|avec|chez)(?: |(?<='))"
+    r"(?:(?:the|my|our|dem|der|den|mein\w*|la|el|los|las|mi|mis|le|les|l'|mon|ma|mes) ?)?([a-z]+)"
+)
+_ADJECTIVE = re.compile(r" ([a-z]+)")
+_GENERIC = ("number", "nummer", "numero", "address", "direccion")
+_ROMANCE = (
+    "numero",
+    "cita",
+    "rendez-vous",
+    "mail",
+    "correo",
+    "courriel",
+    "telefono",
+    "telephone",
+    "adresse",
+    "direccion",
+)
+_OF_THINGS = "price"  # the kind that things have: "what I paid for the car"
 _SEPARATOR = re.compile(r"(?<=\d)[ .,/-](?=\d)")
 _DIGITS = re.compile(r"\d+")
+
+
+Words = tuple[frozenset[str], tuple[str, ...]]  # whole ones, and how others begin
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A kind of thing: words that name it, words that state it, and the shape of its values."""
 
-    names: tuple[frozenset[str], tuple[str, ...]]
-    signs: tuple[frozenset[str], tuple[str, ...]]
+    names: Words
+    signs: Words
     shape: re.Pattern[str] | None
+    heads: Words  # that many kinds share: "number"
 
 
 @dataclass(frozen=True)
@@ -73,10 +98,16 @@ class Topic:
     text: str
     named: tuple[str, ...]  # as they are written
     everything: bool
+    called: str = ""  # the name of its only thing, as other texts have it
 
     @cached_property
     def words(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(word for one in self.named for word in tokenize(one)[:1]))
+
+    @cached_property
+    def is_past(self) -> bool:
+        """Tell if the matter is of earlier times: "my old job"."""
+        return _load_past().search(fold_accents(self.text)) is not None
 
     @cached_property
     def values(self) -> tuple[str, ...]:
@@ -95,9 +126,47 @@ class Topic:
         words = {fold_accents(one) for one in _NAME.findall(self.text)} | set(self.words)
         return tuple(name for name, kind in load_kinds().items() if any(_has(kind.names, one) for one in words))
 
+    @cached_property
+    def qualifiers(self) -> tuple[str, ...]:
+        """The words that tell which of several it is: "passport number", "Kontonummer", "cita con el tatuador"."""
+        named = {fold_accents(one).removesuffix("'s") for one in self.named} - _load_words("neutral")
+        return tuple(one for one in _find_qualifiers(" ".join(fold_accents(self.text).split())) if one in named)
+
+    @cached_property
+    def things(self) -> tuple[str, ...]:
+        """The words for what has a price: "what I paid for the car"."""
+        named = set(map(fold_accents, self.named))
+        words = map(fold_accents, _NAME.findall(self.text) if _OF_THINGS in self.kinds else ())
+        return tuple(one for one in words if (kinds := _find_named(one)) or one in named if _OF_THINGS not in kinds)
+
+    def fits_time(self, text: str, *, ended: bool) -> bool:
+        """Tell if a text is of earlier times, where the matter is. `ended` texts do not hold any more."""
+        if not self.is_past or ended:
+            return True
+        words = _load_words("was") | _load_words("past")
+        return not words.isdisjoint(fold_accents(one) for one in _NAME.findall(text[:MAX_CHARACTERS]))
+
+    def fits_qualifiers(self, text: str) -> bool:
+        """Tell if a text has the words that tell which one is meant, or states the kinds or people that they name.
+
+        Of "my passport number" a phone number has only the number.
+        """
+        if not self.qualifiers and not self.things:
+            return True
+        text = text[:MAX_CHARACTERS]
+        held, people = tokenize(text), find_people(text)
+
+        def fits(word: str) -> bool:
+            stated = any(is_of_kind(name, text) for name in _find_named(word))
+            return stated or any(_is_same(word, one) for one in held) or not find_people(word).isdisjoint(people)
+
+        return all(map(fits, self.qualifiers)) and (not self.things or any(map(fits, self.things)))
+
     def cover(self, text: str) -> frozenset[str]:
         """Return the words of the matter that a text has, in whatever form."""
         held = tokenize(text[:MAX_CHARACTERS])
+        if self.called and self.called in held:
+            return frozenset(self.words)
         return frozenset(word for word in self.words if any(_is_same(word, one) for one in held))
 
     def has_value(self, text: str) -> bool:
@@ -133,6 +202,12 @@ class Topic:
         named = {fold_accents(one) for one in _NAME.findall(text[:MAX_CHARACTERS]) if one[0].isupper()}
         return bool(held) and held.isdisjoint(self.people) and named.isdisjoint(map(fold_accents, self.named))
 
+    def is_close(self, text: str, texts: Sequence[str]) -> bool:
+        """Tell if a text has more of the matter than who it is about: of "all about the row with Ada" the row."""
+        names = set(self.find_names(texts))
+        rest = {word for one in self.named if not find_people(one) for word in tokenize(one)[:1]} - names
+        return not rest or not names or not rest.isdisjoint(self.cover(text)) or self.states_kind(text)
+
     def is_one_thing(self, texts: Sequence[str]) -> bool:
         """Tell if several statements are one thing: of one name, all about a matter, or each its own part of it."""
         covered, follows = [self.cover(one) for one in texts], [is_continued(one) for one in texts]
@@ -147,7 +222,7 @@ class Topic:
         if any(are_of_others(one, other) for k, one in enumerate(cues) for other in cues[:k]):
             return False
         if self.everything:
-            same = len({bool(one.people) for one in cues}) == 1
+            same = bool(self.called) or len({bool(one.people) for one in cues}) == 1
             return same and all(has or more for has, more in zip(covered, follows, strict=True))
         parted = len(self.words) > 1 and not frozenset.intersection(*covered)
         return parted and self.is_joined and all(self.states_kind(one) or self.cover(one) for one in texts)
@@ -163,7 +238,9 @@ class Topic:
 
 def read_topic(text: str, everything: bool) -> Topic:
     text = text[:MAX_CHARACTERS]
-    return Topic(text, tuple(list_matter_words(text)), everything)
+    named = list_matter_words(text)
+    lasting = [one for one in named if fold_accents(one) not in _load_words("past")]
+    return Topic(text, tuple(lasting if lasting and _load_past().search(fold_accents(text)) else named), everything)
 
 
 def is_own_words(text: str) -> bool:
@@ -188,6 +265,25 @@ def is_also(text: str) -> bool:
     return _ALSO.search(text[:MAX_CHARACTERS]) is not None and _SPEAKS_FIRST.match(text[:MAX_CHARACTERS]) is None
 
 
+def are_apart(one: str, other: str) -> bool:
+    """Tell if two texts say that they are of two things: "cita con el notario", "cita con la matrona", or two Sams."""
+    first, second = (
+        set(_find_qualifiers(" ".join(fold_accents(text[:MAX_CHARACTERS]).split()))) - _load_words("neutral")
+        for text in (one, other)
+    )
+    if first and second and first.isdisjoint(second):
+        return True
+    names = {match[0] for match in _NAME.finditer(one[:MAX_CHARACTERS]) if match[0][0].isupper()}
+    shared = [fold_accents(name) for name in sorted(names) if re.search(rf"\b{name}\b", other[:MAX_CHARACTERS])]
+    return any(len({_describe(one, name), _describe(other, name)} - {None}) > 1 for name in shared)
+
+
+def share_words(one: str, other: str) -> bool:
+    """Tell if two texts have a word in common that is no name: "yoga"."""
+    first, second = (set(list_matter_words(text[:MAX_CHARACTERS])) for text in (one, other))
+    return any(not word.istitle() and not find_people(word) for word in first & second)
+
+
 def is_of_nobody(text: str) -> bool:
     """Tell if a text is about a thing that it gives to nobody: "the shop's number is …"."""
     return _ARTICLE.match(text[:MAX_CHARACTERS]) is not None and not is_own_words(text)
@@ -201,9 +297,46 @@ def state_kind(name: str, text: str) -> tuple[bool, bool]:
 
 
 @lru_cache(_CACHED_TEXTS)
+def is_of_kind(name: str, text: str) -> bool:
+    """Tell if a text states a kind, not only a number of another kind: "my passport number is …", "my number is …"."""
+    kind, words = load_kinds()[name], tokenize(text[:MAX_CHARACTERS])
+    if any(_has(kind.signs, one) and not _has(kind.heads, one) for one in words):
+        return True
+    if not any(state_kind(name, text)) or any(_has(kind.heads, one) and not _has(kind.names, one) for one in words):
+        return False
+    rivals = (one for other, one in load_kinds().items() if other != name and _share(one.heads, kind.heads))
+    return not any(_has(one.signs, word) and not _has(one.heads, word) for one in rivals for word in words)
+
+
+@lru_cache(_CACHED_TEXTS)
 def find_kinds(text: str) -> frozenset[str]:
     """Return the kinds of things that a text states."""
-    return frozenset(name for name in load_kinds() if any(state_kind(name, text)))
+    return frozenset(name for name in load_kinds() if is_of_kind(name, text))
+
+
+@lru_cache(_CACHED_TEXTS)
+def _find_qualifiers(text: str) -> tuple[str, ...]:
+    """Return the words beside those that many things share. `text` is folded."""
+    found: list[str] = []
+    for match in _load_heads().finditer(text):
+        before = _BEFORE_HEAD.search(text, max(0, match.start() - _MAX_WORD), match.start())
+        behind = _BEHIND_HEAD.match(text, match.end())
+        if behind is None and match[0] in _ROMANCE:  # "correo profesional"
+            behind = _ADJECTIVE.match(text, match.end())
+        generic = match[0] in _GENERIC  # "phone number", but not "adresse mail"
+        beside = (one[1] for one in (before, behind) if one and (generic or not _load_heads().fullmatch(one[1])))
+        found += [match[0], *beside] if match["part"] else beside
+    return tuple(found)
+
+
+@lru_cache(_CACHED_TEXTS)
+def _find_named(word: str) -> tuple[str, ...]:
+    """Return the kinds that a word names."""
+    return tuple(name for name, kind in load_kinds().items() if _has(kind.names, word))
+
+
+def _share(one: Words, other: Words) -> bool:
+    return not one[0].isdisjoint(other[0]) or not set(one[1]).isdisjoint(other[1])
 
 
 def _is_part(digits: str, run: str) -> bool:
@@ -234,23 +367,51 @@ def _describe(text: str, name: str) -> str | None:
     return next(iter(sorted(people)), found[2])
 
 
-def _has(words: tuple[frozenset[str], tuple[str, ...]], word: str) -> bool:
+def _has(words: Words, word: str) -> bool:
     return len(word) > 1 and (word in words[0] or word.startswith(words[1]))
 
 
 @cache
 def load_kinds() -> dict[str, Kind]:
-    file = resources.files("engrain.core") / "data" / "forget_kinds.toml"
-    tables = tomllib.loads(file.read_text("utf-8"))
     return {
         name: Kind(
-            _read_list(one["names"]), _read_list(one["signs"]), re.compile(one["shape"]) if one.get("shape") else None
+            _read_list(one["names"]),
+            _read_list(one["signs"]),
+            re.compile(one["shape"]) if one.get("shape") else None,
+            _read_list(one.get("heads", "")),
         )
-        for name, one in tables.items()
+        for name, one in _load_tables().items()
+        if "names" in one
     }
 
 
-def _read_list(text: str) -> tuple[frozenset[str], tuple[str, ...]]:
+@cache
+def _load_words(name: str) -> frozenset[str]:
+    return frozenset(fold_accents(_load_tables()["words"][name]).split())
+
+
+@cache
+def _load_past() -> re.Pattern[str]:
+    words = "|".join(sorted(_load_words("past")))
+    return re.compile(
+        rf"\b(?:my|our|the|\w+'s|mein\w*|unser\w*|de[rmn]|die|das|mi|mis|el|la|mon|ma|mes|l'|le) ?(?:{words}) [a-z]|"
+        r"\b(?:mi|mis|el|la) \w+ (?:anterior|antigu[oa]|viej[oa])\b"
+    )
+
+
+@cache
+def _load_heads() -> re.Pattern[str]:
+    words = "|".join(sorted(_load_words("heads"), key=len, reverse=True))
+    return re.compile(rf"\b(?P<part>[a-z]{{3,}}?)?(?:{words})s?\b")
+
+
+@cache
+def _load_tables() -> dict[str, dict[str, str]]:
+    file = resources.files("engrain.core") / "data" / "forget_kinds.toml"
+    return tomllib.loads(file.read_text("utf-8"))
+
+
+def _read_list(text: str) -> Words:
     words = fold_accents(text).split()
     starts = tuple(one[:-1] for one in words if one.endswith("*"))
     return frozenset(one for one in words if not one.endswith("*")), starts
