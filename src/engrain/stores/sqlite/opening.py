@@ -147,10 +147,13 @@ def inspect_path(location: str | os.PathLike[str], read_only: bool, key: str | N
         check_key(key)
     if os.fspath(location) == ":memory:":
         return StoreFile(None, "memory")
-    path = Path(os.path.realpath(os.path.expanduser(os.fspath(location))))
-    network = _find_network_type(path)
-    no_wal = f"the file is on a network file system ({network}), so the rollback journal is used." if network else ""
+    path = Path(os.path.expanduser(os.fspath(location)))
     try:
+        path = Path(os.path.realpath(path))  # an error if a link is replaced meanwhile
+        network = _find_network_type(path)
+        no_wal = (
+            f"the file is on a network file system ({network}), so the rollback journal is used." if network else ""
+        )
         _check_path(path, read_only)
         check_journal(path, has_log=not no_wal)
     except OSError as exc:
