@@ -141,3 +141,9 @@ def test_what_was_announced_for_a_day_leaves_the_profile_when_it_has_passed(tmp_
         later = memory.prompt("Write a poem", history=False)
         assert "Lisbon" not in later
         assert "birthday" in later
+
+
+def test_a_wish_holds_until_it_surely_ends(tmp_path: Path) -> None:
+    first = "siempre háblame de tú y sin palabras rebuscadas"
+    marked = list_marked(tmp_path, [(first, "de ahora en adelante pon las medidas en pulgadas")])
+    assert marked == []

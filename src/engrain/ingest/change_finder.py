@@ -167,6 +167,7 @@ class ChangeFinder:
             return FoundChange((item,), (), change, likeness, name)
         marks = chance.is_earlier and ("beside" not in find_signs(text) or "ended" in find_signs(text))
         marks = chance.is_ended if doubtful else marks
+        marks = marks and not is_standing_wish(item)  # a wish holds until it surely ends
         return FoundChange((), (item,) if marks else (), change, likeness, name)
 
     def _read_candidates(

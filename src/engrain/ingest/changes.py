@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from engrain.core.model_weights import Weights, load_weights, multiply
 from engrain.core.rules.change_cues import SIGNS, Cues, find_signs, read_cues
 from engrain.core.rules.change_limits import (
-    are_of_other_things,
     are_of_two_of_a_kind,
     names_work_in_passing,
     only_tells_extent,
@@ -114,7 +113,7 @@ def is_doubtful(new: JudgedStatement, old: JudgedStatement) -> bool:
     """Tell if a statement probably is of something else than an older one: it only marks what it would end."""
     somebody = bool(new.cues.people) and not old.cues.people and old.cues.own and not new.cues.own
     somebody = somebody and len(new.cues.core & old.cues.core) < MIN_COMMON
-    return somebody or are_of_other_things(new.text, old.text) or _is_another(new, old)
+    return somebody or _is_another(new, old)
 
 
 def surely_ends(new: JudgedStatement, old: JudgedStatement, *, is_wish: bool) -> bool:

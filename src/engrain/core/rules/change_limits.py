@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from importlib import resources
 
@@ -17,7 +18,7 @@ _JOINED = re.compile(_JOIN)
 _PART = re.compile(rf"[,;:.!?()–—]+|{_JOIN}|(?<!\w)(?:who|que|qui)(?!\w)")
 _BACK = re.compile(r"(?<!\w)(?:it|them)(?!\w)")
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
-_MAX_SUBJECT_WORDS = 6
+_MAX_SUBJECT_WORDS, _MAX_TOPIC_WORDS = 6, 5
 _PERIODS = "day week month year tag woche monat jahr día semana mes año jour semaine mois an"
 _MIN_SHARED = 4  # letters
 _MAX_CHARACTERS = 600
@@ -25,8 +26,10 @@ _MAX_CHARACTERS = 600
 
 def spares_other_claims(statement: str, other: str) -> bool:
     """Tell if an older statement makes a claim that the newer one does not touch: "Ann is a vet and has two boys"."""
-    claims = _list_claims(other)
     said = read_cues(statement)
+    about_same = bool(said.core & read_cues(" ".join(other.split()[:_MAX_TOPIC_WORDS])).core)
+    # What is added behind a comma mostly explains, unless the news are of somebody else: "Jess lives with Tom, a cook".
+    claims = _list_claims(_JOINED.split(fold_text(other)) if about_same or read_cues(other).own else _list_parts(other))
     names = {term for name in said.names for term in extract_terms(name)}  # of the one subject of all claims
     return len(claims) > 1 and not all((said.core - names) & read_cues(claim).core for claim in claims)
 
@@ -75,15 +78,11 @@ def tells_a_switch(text: str) -> bool:
     return _load_patterns()["switch"].search(fold_text(text)) is not None
 
 
-def _list_claims(text: str) -> list[str]:
-    """Return the parts with a verb of their own. What the speaker adds behind a comma mostly explains: "never have"."""
+def _list_claims(parts: Sequence[str]) -> list[str]:
+    """Return the parts with a verb of their own that do more than explain: "never have"."""
     patterns = _load_patterns()
-    own = read_cues(text).own
-    return [
-        part
-        for part in (_JOINED.split(fold_text(text)) if own else _list_parts(text))
-        if patterns["claims"].search(part) and not patterns["explains"].match(part.strip()) and not _BACK.search(part)
-    ]
+    claims = (part for part in parts if patterns["claims"].search(part) and not _BACK.search(part))
+    return [part for part in claims if not patterns["explains"].match(part.strip())]
 
 
 @lru_cache(maxsize=2_048)
