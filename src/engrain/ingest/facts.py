@@ -186,6 +186,7 @@ def _plan_statement(
     change = stored.change
     wish = found.wish or _follows_wish(utterance.quote(found), (old, *change.ended) if old else change.ended)
     importance = max(found.importance, _WISH_IMPORTANCE) if wish else found.importance
+    importance = max(importance, *(item.importance for item in change.ended), 0.0)  # as much as what it replaces
     slot = old.slot if old else found.slot or _inherit_slot(change)
     made = build_draft(
         build_note(replace(found, slot=slot, importance=importance), utterance, services), services.redact

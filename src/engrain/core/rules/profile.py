@@ -22,7 +22,7 @@ _IMPORTED_SLOTS = ("letta.human", "chatgpt.about_user", "claude.memory")
 _IMPORTED_OWNER = "user_id"  # in the metadata of a memory of mem0
 _MIN_IMPORTANCE = 0.75
 _HEALTH = frozenset(("food", "body"))
-UNSURE_IMPORTANCE = 0.5  # of a statement that is only probably meant: it is found, but not told unasked
+UNSURE_IMPORTANCE = 0.5  # of a statement that is only probably meant
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def is_about_user(item: Item, names: Collection[str] = ()) -> bool:
         return False
     if item.trust < TRUST["agent"]:
         return _names_user(item, names)
-    said = item.importance > UNSURE_IMPORTANCE and any(
+    said = item.importance >= UNSURE_IMPORTANCE and any(
         cite for source in item.sources if source.kind == "user" for cite in source.cites
     )
     slotted = item.slot is not None and item.slot.startswith(_USER_SLOT)
