@@ -64,7 +64,7 @@ _NAME = re.compile(r"(?<=[a-z] )[A-Z][a-z]+")
 class Verdict:
     """The judgement of one sentence. `drop`: it is so surely not worth keeping that a rule must be wrong.
 
-    A statement that is kept but not `sure` is no part of the profile.
+    A statement that is kept but not `sure` counts less.
     """
 
     keep: bool
