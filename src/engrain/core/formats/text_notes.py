@@ -17,7 +17,7 @@ PLAIN_COLUMNS = ("slot", "source", "expires_at")
 _DELIMITERS = ",;\t|"
 _HEADING = re.compile(r"#{1,6}\s+(.+?)\s*#*\s*$")
 _ENTRY = re.compile(r"\s*(?:[-*+•]|\d{1,4}[.)])\s+(?:\[[ xX]\]\s+)?(.*)$")
-_RULE = re.compile(r"\s*+(?:[-*_|:]\s*+){3,}+$")  # also the line below the head of a table
+_RULE = re.compile(r"\s*+(?>(?:[-*_|:]\s*+){3,})$")  # also the line below the head of a table
 _FENCE = re.compile(r"\s*(```|~~~)")
 
 NumberedNote = tuple[int, dict[str, Any]]  # the line, and the note as plain JSON

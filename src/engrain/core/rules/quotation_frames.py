@@ -33,7 +33,7 @@ _LINE = re.compile(r"\S[^\n]*")
 COLON = re.compile(r"\w ?:\s")
 _SENTENCE_END = re.compile(r"[.!?\n]\s*(?=\w)")
 _ABOUT_SPEAKER = re.compile(r"\b(?:me|us|myself|mir|mich|uns|moi|nous|mí)$")
-PARAGRAPH = re.compile(r"\S[^\n]*+(?:\n(?![ \t]*\n)[^\n]*+)*+")
+PARAGRAPH = re.compile(r"\S[^\n]*+(?>(?:\n(?![ \t]*\n)[^\n]*+)*)")
 
 
 def find_framed(shown: str, sentences: Sequence[Sentence]) -> Iterator[Span]:

@@ -312,7 +312,7 @@ _NAMED_VALUE = re.compile(
     r"|(?: (?:has been|was))?(?: (?:re)?set| changed)?(?: from \S{1,64})? (?:to |auf |à |a )?))"
     r"(?:\\?\"(?P<double>[^\"\\\n]{4,256})\\?\"|'(?P<single>[^'\n]{4,256})'"
     # In the query of a URL the next name ends the value. A name before a bracket is a call, not a secret.
-    r"|(?P<bare>(?:(?!&\w{1,40}=)[^\s\"'`,;<>(){}\[\]|«»]){4,256}+)(?![(\[{]))",
+    r"|(?P<bare>(?>(?:(?!&\w{1,40}=)[^\s\"'`,;<>(){}\[\]|«»]){4,256}))(?![(\[{]))",
     re.IGNORECASE,
 )
 _SECRET_FIELD = re.compile(rf"(?:{_SECRET_NAME}|(?<![a-z])(?:pin|cvv|cvc|otp))$", re.IGNORECASE)
