@@ -65,6 +65,19 @@ def test_what_is_kept_only_because_it_adds_to_something_known_is_unsure(
     assert (fact.text, fact.importance) == ("Another dog too, a pug named Pepper", UNSURE_IMPORTANCE)
 
 
+def test_what_takes_the_place_of_a_fact_counts_as_much(
+    memory: Memory, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tell(memory, clock, "I live in Leeds.")
+    (old,) = memory.list({"kind": "fact"})
+    unsure = Verdict(keep=True, drop=False, kind="fact", sure=False)
+    monkeypatch.setattr(read_messages, "judge_sentences", lambda states, parts: [unsure] * len(parts))
+    tell(memory, clock, "hanna and i got the keys to a terrace in sheffield and moved in last week")
+    (new,) = memory.list({"kind": "fact"})
+    assert "sheffield" in new.text
+    assert new.importance == old.importance > UNSURE_IMPORTANCE
+
+
 @pytest.mark.parametrize(
     "wish",
     [

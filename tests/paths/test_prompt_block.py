@@ -200,6 +200,20 @@ def test_a_prompt_has_no_acknowledgement_no_request_to_forget_and_no_unasked_sec
         assert "hunter2-blue" in memory.prompt("what is the wifi password?", history=False)
 
 
+@pytest.mark.parametrize(
+    ("said", "other", "asked"),
+    [
+        ("mein WLAN-Passwort ist hunter2-blau", "was ist mein Lieblingsessen?", "was ist mein WLAN-Passwort?"),
+        ("mi contraseña del wifi es hunter2-azul", "¿cuál es mi plato del día?", "¿cuál es la contraseña del wifi?"),
+    ],
+)
+def test_words_that_every_question_has_ask_for_no_secret(tmp_path: Path, said: str, other: str, asked: str) -> None:
+    with Memory(tmp_path / "m.db", user="ana") as memory:
+        memory.session("a").add_message("user", said)
+        assert "hunter2" not in str(memory.recall(other, min_relevance=0.0))
+        assert "hunter2" in str(memory.recall(asked, min_relevance=0.0))
+
+
 def test_a_prompt_about_the_user_has_no_text_to_translate_and_no_story(tmp_path: Path) -> None:
     with Memory(tmp_path / "m.db", user="ana") as memory:
         session = memory.session("a")

@@ -40,6 +40,12 @@ def test_a_change_is_kept_replaces_the_old_value_and_answers_the_question(tmp_pa
     assert (report.false_lines.right, report.false_lines.of) == (0, 1)
 
 
+def test_a_fact_beside_the_replaced_one_may_stand(tmp_path: Path) -> None:
+    beside = {"type": "message", "text": "I live in Vienna. I like to cook in the evening."}
+    report = play(tmp_path, beside | {"keeps": LIVES["keeps"]}, MOVES)
+    assert (report.replaced.right, report.replaced.of) == (1, 1)
+
+
 def test_what_was_not_kept_is_a_miss_with_its_words(tmp_path: Path) -> None:
     odd = {"type": "message", "id": "m1", "text": "Zzyzx blorp?", "keeps": [{"text": "Zzyzx blorp"}]}
     ask = {"type": "question", "id": "q1", "text": "What is the capital of Peru?", "answers": ["Lima"]}

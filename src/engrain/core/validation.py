@@ -62,7 +62,7 @@ def check_slot(slot: object) -> str:
     name = check_key(slot, "slot")
     if _SLOT.fullmatch(name) is None:
         raise InvalidInput(
-            f"slot {name!r} is no name of a slot: it may have letters, digits and . _ - / : + # @ ' but no spaces, "
+            f"slot {name!r} is no name of a slot: it may have letters, digits and . _ - / : + # @ & ' but no spaces, "
             "such as user.city."
         )
     return name

@@ -82,7 +82,8 @@ class Candidate:
         return self.item.text[slice(*self.span)]
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
+        """Tell if it does not hold any more."""
         return not self.item.open or self.thing not in (None, self.item.id)
 
 
@@ -341,7 +342,7 @@ class TargetFinder:
         if everything:
             read = add_names(read, [one.text for one in found])
             found = self._read_candidates(f"{topic} {read.called}", vectors) if read.called else found
-        fitting = [one for one in found if read.fits_time(one.text, ended=one.ended)]
+        fitting = [one for one in found if read.fits_time(one.text, ended=one.has_ended)]
         chosen, certain = choose_targets(read, vectors, fitting)
         return (chosen, certain) if chosen else (choose_targets(read, vectors, found)[0], False)
 

@@ -42,7 +42,7 @@ def _may_be_name(word: str) -> bool:
     return (
         len(word) >= _MIN_NAME
         and not tag_word(lower)
-        and not load_languages().stop_terms.issuperset(extract_terms(lower))
+        and not load_languages().all_stop_terms.issuperset(extract_terms(lower))
     )
 
 

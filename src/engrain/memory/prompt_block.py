@@ -195,7 +195,7 @@ def _is_beside(text: str, question: str, *, quoting: bool) -> bool:
     if not secret and not (quoting and is_about_speaker(question) and begins_as_task(text)):
         return False
     # A text to translate, or a story, says nothing about the user, and its words may be anybody's: "I live in Lima".
-    shared = (set(extract_terms(question)) - load_languages().stop_terms).intersection(extract_terms(text))
+    shared = (set(extract_terms(question)) - load_languages().all_stop_terms).intersection(extract_terms(text))
     return len(shared) < (1 if secret else MIN_SHARED_TERMS)
 
 

@@ -80,8 +80,8 @@ def clean_text(text: object) -> str:
 
 
 ZEP_LISTS = ("episodes", "facts", "edges", "messages")
-# What MemGPT tells an agent in the user's place.
 _NO_SLOT = re.compile(r"[^\w.-]")  # a mark that no slot has
+# What MemGPT tells an agent in the user's place.
 _EVENTS = ("login", "heartbeat", "system_alert")
 _ZEP_BODIES = ("content", "episode_body", "body")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
@@ -65,13 +64,14 @@ def read_cues(text: str) -> Cues:
     if _PARENTS & subjects:
         subjects |= _PARENTS
     values = list(patterns["value"].finditer(lower))
-    terms = frozenset(extract_terms(part)) - _stop_terms()
+    stop_terms = load_languages().all_stop_terms
+    terms = frozenset(extract_terms(part)) - stop_terms
     return Cues(
         frozenset(subjects),
         frozenset(fold_name(one[2]) for one in _CALLED.finditer(part) if one[1].lower() in people),
         terms,
         terms.difference(*(extract_terms(one[0]) for one in values)),
-        frozenset(fold_name(name) for name in _NAME.findall(part) if not _stop_terms().issuperset(extract_terms(name))),
+        frozenset(fold_name(name) for name in _NAME.findall(part) if not stop_terms.issuperset(extract_terms(name))),
         frozenset(one.lastgroup or "" for one in values),
         patterns["negated"].search(lower) is not None,
         patterns["me"].search(lower) is not None,
@@ -124,10 +124,13 @@ def fold_name(name: str) -> str:
     return "".join(mark for mark in normalize_unicode("NFKD", name.casefold()) if mark.isalnum() or mark in " -'")
 
 
-@cache
-def _stop_terms() -> frozenset[int]:
-    known: Iterable[frozenset[int]] = (language.stop_terms for language in load_languages().by_name.values())
-    return frozenset().union(*known)
+def load_joined_patterns(file: str) -> dict[str, re.Pattern[str]]:
+    """Return the patterns of a data file, each for all languages, as whole words of text from `fold_text`."""
+    joined: dict[str, list[str]] = {}
+    for table in tomllib.loads((resources.files("engrain.core") / "data" / file).read_text("utf-8")).values():
+        for name, pattern in table.items():
+            joined.setdefault(name, []).append(_WRAP.sub("", pattern))
+    return {name: re.compile(rf"(?<![\w'])(?:{'|'.join(some)})(?![\w'])") for name, some in joined.items()}
 
 
 @cache

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Sequence
 from functools import cache, lru_cache
-from importlib import resources
 
-from engrain.core.rules.change_cues import find_signs, is_person, read_cues
+from engrain.core.rules.change_cues import find_signs, is_person, load_joined_patterns, read_cues
 from engrain.core.text.languages import load_languages
 from engrain.core.text.tokenizer import extract_terms
 
-_WRAP = re.compile(r"\n\s*")
 _JOIN = r"(?<!\w)(?:and|but|und|aber|y|pero|et|mais)(?!\w)"
 _JOINED = re.compile(_JOIN)
 _PART = re.compile(rf"[,;:.!?()–—]+|{_JOIN}|(?<!\w)(?:who|que|qui)(?!\w)")
@@ -93,7 +90,7 @@ def _list_parts(text: str) -> list[str]:
 
 def _list_words(text: str) -> list[str]:
     words = (word for word in _WORD.findall(fold_text(text)) if len(word) >= _MIN_SHARED)
-    return [word for word in words if not _stop_terms().issuperset(extract_terms(word))]
+    return [word for word in words if not load_languages().all_stop_terms.issuperset(extract_terms(word))]
 
 
 @lru_cache(maxsize=2_048)
@@ -110,7 +107,7 @@ def read_subject(text: str) -> frozenset[int]:
     else:
         return frozenset()
     terms = (term for word in head if not is_person(word) for term in extract_terms(word))
-    return frozenset(terms) - _stop_terms()
+    return frozenset(terms) - load_languages().all_stop_terms
 
 
 def fold_text(text: str) -> str:
@@ -125,16 +122,5 @@ def _list_periods() -> frozenset[int]:
 
 
 @cache
-def _stop_terms() -> frozenset[int]:
-    return frozenset().union(*(language.stop_terms for language in load_languages().by_name.values()))
-
-
-@cache
 def _load_patterns() -> dict[str, re.Pattern[str]]:
-    file = resources.files("engrain.core") / "data" / "change_limits.toml"
-    tables = tomllib.loads(file.read_text("utf-8")).values()
-    joined: dict[str, list[str]] = {}
-    for table in tables:
-        for name, pattern in table.items():
-            joined.setdefault(name, []).append(_WRAP.sub("", pattern))
-    return {name: re.compile(rf"(?<![\w'])(?:{'|'.join(some)})(?![\w'])") for name, some in joined.items()}
+    return load_joined_patterns("change_limits.toml")

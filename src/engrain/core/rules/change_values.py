@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from functools import cache
-from importlib import resources
 
-from engrain.core.rules.change_cues import Cues, find_signs, find_values, read_cues
+from engrain.core.rules.change_cues import Cues, find_signs, find_values, load_joined_patterns, read_cues
 from engrain.core.rules.change_limits import are_of_other_things, fold_text, read_subject
 
-_WRAP = re.compile(r"\n\s*")
 _BESIDE = frozenset(("beside", "passing", "tentative"))
 _UNNAMED = frozenset(("money", "contact"))  # aspects of which "I pay 990 now" needs no name
 
@@ -77,9 +74,4 @@ def _says(name: str, text: str) -> bool:
 
 @cache
 def _load_patterns() -> dict[str, re.Pattern[str]]:
-    file = resources.files("engrain.core") / "data" / "change_values.toml"
-    joined: dict[str, list[str]] = {}
-    for table in tomllib.loads(file.read_text("utf-8")).values():
-        for name, pattern in table.items():
-            joined.setdefault(name, []).append(_WRAP.sub("", pattern))
-    return {name: re.compile(rf"(?<![\w'])(?:{'|'.join(some)})(?![\w'])") for name, some in joined.items()}
+    return load_joined_patterns("change_values.toml")

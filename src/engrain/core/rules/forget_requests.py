@@ -168,7 +168,8 @@ def _names_matter(word: Word) -> bool:
     if word.shape == "#":
         return True
     known = not word.classes <= _NOUNS or len(word.text) < 2 or not word.text[0].isalpha()
-    return not known and (bool(word.classes) or hash_term(fold_accents(word.text)) not in _stop_terms())
+    stop_terms = load_languages().all_stop_terms
+    return not known and (bool(word.classes) or hash_term(fold_accents(word.text)) not in stop_terms)
 
 
 def _is_order(words: Sequence[Word]) -> bool:
@@ -210,11 +211,6 @@ def fold_accents(text: str) -> str:
     """Return the text in lower case without accents: "Größe" is "grosse"."""
     plain = normalize_unicode("NFKD", text.casefold())
     return plain if plain.isascii() else "".join(mark for mark in plain if not "\u0300" <= mark <= "\u036f")
-
-
-@cache
-def _stop_terms() -> frozenset[int]:
-    return frozenset().union(*(one.stop_terms for one in load_languages().by_name.values()))
 
 
 @cache

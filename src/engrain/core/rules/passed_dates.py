@@ -48,17 +48,17 @@ def is_over(text: str, said_on: date, today: date) -> bool:
 
 
 def _find_days(text: str, said_on: date) -> list[date]:
-    found = [_build(int(one[1]), int(one[2]), int(one[3])) for one in _ISO.finditer(text)]
+    found = [_build_date(int(one[1]), int(one[2]), int(one[3])) for one in _ISO.finditer(text)]
     named = [(one[3], _NUMBERS[one[2].lower()], int(one[1])) for one in _DAY_FIRST.finditer(text)]
     named += [(one[3], _NUMBERS[one[1].lower()], int(one[2])) for one in _MONTH_FIRST.finditer(text)]
     for year, month, day in named:
-        this = _build(int(year) if year else said_on.year, month, day)
+        this = _build_date(int(year) if year else said_on.year, month, day)
         later = this is not None and not year and this < said_on
-        found.append(_build(said_on.year + 1, month, day) if later else this)
+        found.append(_build_date(said_on.year + 1, month, day) if later else this)
     return [one for one in found if one is not None]
 
 
-def _build(year: int, month: int, day: int) -> date | None:
+def _build_date(year: int, month: int, day: int) -> date | None:
     try:
         return date(year, month, day)
     except ValueError:

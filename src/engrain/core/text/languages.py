@@ -4,7 +4,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from typing import Any
 
@@ -48,7 +48,7 @@ class Language:
         return len(own) + has_letters if has_letters or len(own) > 1 or not self.shared.issuperset(own) else 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Languages:
     """The patterns of all languages together, since a text does not say its language.
 
@@ -70,6 +70,11 @@ class Languages:
     @property
     def stop_terms(self) -> frozenset[int]:
         return self.by_name[ENGLISH].stop_terms
+
+    @cached_property
+    def all_stop_terms(self) -> frozenset[int]:
+        """The stop words of every language, for what compares texts of several."""
+        return frozenset().union(*(language.stop_terms for language in self.by_name.values()))
 
     def detect(self, words: list[str]) -> str | None:
         """Name the language of these words, English on a tie; None without enough evidence."""
