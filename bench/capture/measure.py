@@ -33,12 +33,8 @@ CHANGES = {
     "blind-3": ("blind-3/changes-blind-3",),
 }
 DEV = "personas"
-# The sets of two further authors, scored once and then used for training: each is one group.
-BLIND, BLIND_2 = "blind", "blind-2"
-BLIND_2_FILES = tuple(
-    f"{BLIND_2}/{name}"
-    for name in ("sentences-blind-2", "persona-three", "persona-four", "persona-five", "persona-six")
-)
+# The sentences and people of further authors, scored first and then used for training: each is one group.
+RELEASED = ("blind", "blind-2", "blind-4", "blind-5", "blind-6", "blind-7")
 # A statement is kept if one fact holds this share of its words.
 MIN_COVERED = 0.6
 _BEFORE = 4  # messages
@@ -134,8 +130,8 @@ def read_messages() -> Iterator[Message]:
             yield build_message("sentences", record["id"], record["text"], record["kind"])
     for path in sorted((HERE / "personas" / "dev").glob("*.jsonl")):
         yield from read_persona(path, path.stem)
-    yield from read_blind(BLIND)
-    yield from read_blind(BLIND_2)
+    for name in RELEASED:
+        yield from read_blind(name)
     yield from read_other_sets()
 
 
@@ -144,7 +140,7 @@ def read_blind(name: str) -> Iterator[Message]:
     for record in read_lines(HERE / name / f"sentences-{name}.jsonl"):
         spans = find_spans(record["text"], [(record["text"], record["kind"])])
         yield Message(name, f"{name} sentences", record["text"], spans)
-    for path in sorted((HERE / name).glob("persona-*.jsonl")):
+    for path in sorted((HERE / name).glob("person*.jsonl")):
         yield from (replace(one, part=f"{name} people") for one in read_persona(path, name))
 
 
@@ -209,8 +205,8 @@ def hash_files(*more: Sequence[str]) -> str:
     paths = [
         *(HERE / "training").glob("*.jsonl"),
         *(HERE / "personas" / "dev").glob("*.jsonl"),
-        *(HERE / "blind").glob("persona-*.jsonl"),
-        HERE / "blind" / "sentences-blind.jsonl",
+        *(path for name in RELEASED for path in (HERE / name).glob("person*.jsonl")),
+        *(HERE / name / f"sentences-{name}.jsonl" for name in RELEASED),
         *(HERE / f"{name}-{part}.jsonl" for name in ("changes", "forget") for part in ("dev", "more")),
         *(HERE / f"{name}-dev.jsonl" for name in ("sentences", "coding-events")),
         *(HERE / "floor" / f"{name}.jsonl" for name in ("codebase", "household", "project")),
@@ -219,7 +215,7 @@ def hash_files(*more: Sequence[str]) -> str:
         *(HERE / f"{name}.jsonl" for names in more for name in names),
     ]
     found = hashlib.sha256()
-    for path in sorted(set(paths), key=lambda one: one.name):
+    for path in sorted(set(paths)):
         found.update(path.read_bytes())
     return found.hexdigest()
 

@@ -1,6 +1,6 @@
 """Train the model that tells which sentences of a message last, and write its weights into the package.
 
-    python bench/capture/train.py                  trains on training/, the dev files and two blind sets
+    python bench/capture/train.py                  trains on training/, the dev files and the released sets
     python bench/capture/train.py --check          only measures: people are scored with weights made without them
     python bench/capture/train.py --check --list   also lists what was missed and what was kept wrongly
 
@@ -22,7 +22,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small matrices: eight time
 
 import click
 import numpy as np
-from measure import BLIND_2_FILES, DEV, Measured, Message, hash_files, measure_messages, read_messages
+from measure import DEV, Measured, Message, hash_files, measure_messages, read_messages
 from states import Adam, KeptStates, draw_mask, fit_in_processes
 
 from engrain.core.model_weights import find_weights, pack_table
@@ -111,7 +111,7 @@ def main() -> None:
 def save(weights: Weights) -> None:
     small = {name: np.asarray(value, np.float16 if np.ndim(value) else np.float32) for name, value in weights.items()}
     small |= pack_table("words", weights["words"]) | pack_table("hidden", weights["hidden"])
-    np.savez_compressed(OUT, **small, data=np.array(hash_files(BLIND_2_FILES)))
+    np.savez_compressed(OUT, **small, data=np.array(hash_files()))
     click.echo(f"wrote {OUT.name}: {OUT.stat().st_size:,} bytes")
 
 

@@ -62,15 +62,5 @@ def test_a_wish_for_all_answers_is_told_from_an_order_for_one_text(sentences: li
     assert wrong == []
 
 
-def test_a_question_asks_for_a_manner_only_as_a_request() -> None:
-    assert not asks_for_manner("why do you always answer in lists", is_question=True)
-    assert asks_for_manner("could you always answer in lists", is_question=True)
-
-
-def test_an_order_of_the_task_before_it_holds_for_that_task_alone() -> None:
-    assert not asks_for_manner("Use bullet points.", of_task=True)
-    assert asks_for_manner("Always use bullet points.", of_task=True)
-
-
 def test_a_long_text_asks_for_nothing() -> None:
     assert not asks_for_manner("no emojis please, " * 50)

@@ -22,9 +22,9 @@ HOSTILE = BENCH.parent / "hostile"
 def test_weights_name_the_data_they_were_made_from(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(BENCH))
     monkeypatch.delitem(sys.modules, "measure", raising=False)
-    from measure import BLIND_2_FILES, CHANGES, hash_files, hash_forget_files  # type: ignore[import-not-found]
+    from measure import CHANGES, hash_files, hash_forget_files  # type: ignore[import-not-found]
 
-    more = CHANGES.values() if name == "changes.npz" else (BLIND_2_FILES,)
+    more = CHANGES.values() if name == "changes.npz" else ()
     expected = hash_forget_files() if name == "forget.npz" else hash_files(*more)
     file = resources.files("engrain.core") / "data" / name
     with file.open("rb") as opened, np.load(opened, allow_pickle=False) as read:

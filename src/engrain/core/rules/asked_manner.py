@@ -13,28 +13,19 @@ MAX_CHARACTERS = 400
 _PART = re.compile(r"[^,;:.!?()\n–—]+")
 
 
-def asks_for_manner(text: str, is_question: bool = False, *, of_task: bool = False) -> bool:
-    """Tell if a sentence is a wish for all answers: "no emojis please", but not "now without emojis in this draft".
-
-    An order `of_task` stands behind another one: "Write the release notes. Use bullet points."
-    """
+def asks_for_manner(text: str) -> bool:
+    """Tell if a sentence is a wish for all answers: "no emojis please", but not "now without emojis in this draft"."""
     if len(text) > MAX_CHARACTERS:
         return False
     folded, signs = text.lower().replace("\u2019", "'"), _load_signs()
-    if signs["supposed"].search(folded) or (is_question and not signs["requests"].search(folded)):
+    if signs["supposed"].search(folded):
         return False
-    general = signs["general"].search(folded) is not None
-    if not general and (of_task or signs["once"].search(folded)):
+    if signs["once"].search(folded) and not signs["general"].search(folded):
         return False
     if (frame := signs["frames"].search(folded)) and not signs["told"].search(folded, 0, frame.start()):
         return True
     parts = (one for one in _PART.finditer(folded) if not signs["told"].search(folded, 0, one.end()))
     return any(_names_manner(one[0], signs) for one in parts)
-
-
-def speaks_once(text: str) -> bool:
-    """Tell if a sentence speaks of one text or one task: "write the release notes"."""
-    return len(text) <= MAX_CHARACTERS and _load_signs()["once"].search(text.lower()) is not None
 
 
 def _names_manner(part: str, signs: Mapping[str, re.Pattern[str]]) -> bool:
