@@ -26,7 +26,7 @@ def test_a_lasting_statement_about_somebody_known_is_kept(tmp_path: Path) -> Non
     lasting = {
         "Meine Tochter heißt Frieda.": "Frieda hat eine Nussallergie",
         "Mein Sohn Emil ist 7": "Emil hat Asthma",
-        "our dog is called Biscuit": "Biscuit is scared of trains",
+        "our dog is called Biscuit": "Biscuit has a bad heart",
         "mi perro se llama Toby": "Toby solo come pienso de pollo",
     }
     passing = {"my daughter Noor started school": "Noor is asleep", "my brother Tom is 30": "Tom says hi"}

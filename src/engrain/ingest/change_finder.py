@@ -17,7 +17,14 @@ from engrain.core.rules.relations import excludes, find_relation
 from engrain.core.rules.slot_names import SPEAKER_KEY, is_identity
 from engrain.core.rules.statements import is_short_question
 from engrain.core.text.passages import Span
-from engrain.ingest.changes import JudgedStatement, is_another, judge_known, list_aspects, read_statement
+from engrain.ingest.changes import (
+    MIN_ENDED_SURELY,
+    JudgedStatement,
+    is_another,
+    judge_known,
+    list_aspects,
+    read_statement,
+)
 from engrain.ingest.message_vectors import MessageVectors, ReadSpan
 from engrain.ports import Services
 from engrain.ports.search import pin_embedder
@@ -113,7 +120,10 @@ class ChangeFinder:
         best = max(range(len(found)), key=lambda place: chances[place].same)
         (item, said), chance = found[best], chances[best]
         another = is_another(new, said)
-        if chance.is_ended and item.kind == "fact" and not another:
+        # What the program remembered itself may name the same thing for another reason than a person's statement.
+        remembered = not any(source.cites for source in item.sources)
+        surely = chance.is_ended and (not remembered or chance.ended >= MIN_ENDED_SURELY)
+        if surely and item.kind == "fact" and not another:
             return FoundChange((item,), (), change, likeness, name)
         marks = chance.is_earlier and ("beside" not in find_signs(text) or "ended" in find_signs(text))
         marks = chance.is_ended if another else marks
