@@ -18,7 +18,8 @@ import pytest
 import serve_program
 from engrain_conformance.embedder import HashEmbedder
 
-from engrain import Store
+from engrain import Memory, Store
+from engrain.core.model.items import Item
 
 CLIENTS = 12
 
@@ -110,10 +111,18 @@ def test_a_server_that_is_killed_has_every_write_that_it_answered(
     report_counts(kills=kills, answers=sum(len(client.answered) for client in clients))
 
 
+def list_all(memory: Memory) -> list[Item]:
+    """Return all items: more than 10,000 are written in ten minutes on a fast disk."""
+    items: list[Item] = []
+    while page := memory.list(limit=10_000, after=items[-1].id if items else None):
+        items += page
+    return items
+
+
 def check_store(path: Path, clients: list[Client]) -> None:
     with Store(path, embedder=HashEmbedder(), background=False) as store:
         for client in clients:
-            items = list(store.memory(user=client.user).list(limit=10_000))
+            items = list_all(store.memory(user=client.user))
             assert max(Counter(item.text for item in items).values(), default=1) == 1
             found = {item.text: item.id for item in items}
             assert {text: found.get(text) for text in client.answered} == client.answered

@@ -11,7 +11,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import Condition, Filter
 from engrain.core.model.items import Draft, Item
 from engrain.core.model.queries import VectorQuery
-from engrain.core.rules.change_cues import are_of_others, find_signs, read_cues
+from engrain.core.rules.change_cues import are_of_others, find_signs, read_cues, share_a_word
 from engrain.core.rules.profile import is_standing_wish
 from engrain.core.rules.relations import excludes, find_relation
 from engrain.core.rules.slot_names import SPEAKER_KEY, is_identity
@@ -123,11 +123,11 @@ class ChangeFinder:
         # What the program remembered itself may name the same thing for another reason than a person's statement.
         remembered = not any(source.cites for source in item.sources)
         surely = chance.is_ended and (not remembered or chance.ended >= MIN_ENDED_SURELY)
-        if surely and item.kind == "fact" and not another:
+        wish = is_standing_wish(item)  # it holds until a statement of the same thing surely ends it
+        if surely and item.kind == "fact" and not another and (not wish or share_a_word(text, item.text)):
             return FoundChange((item,), (), change, likeness, name)
         marks = chance.is_earlier and ("beside" not in find_signs(text) or "ended" in find_signs(text))
-        marks = chance.is_ended if another else marks
-        marks = marks and not is_standing_wish(item)  # a wish holds until it surely ends
+        marks = not wish and (chance.is_ended if another else marks)
         return FoundChange((), (item,) if marks else (), change, likeness, name)
 
     def _read_candidates(

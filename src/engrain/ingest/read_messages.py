@@ -186,7 +186,10 @@ def _name_topic(request: ForgetRequest, topic: ForgetTopic | None, own: str) -> 
     """Add the matter to a request that the gate found. A whole statement or a slot is its own matter."""
     if topic is None:
         return request
-    plain = request.slot is None and not is_statement(own[request.start : request.end])
+    # Not with the reason behind it: "wipe the bit about my asthma, others can read this".
+    named = own.find(topic.topic, topic.start) + len(topic.topic)
+    end = min(request.end, named) if named > request.start else request.end
+    plain = request.slot is None and not is_statement(own[request.start : end])
     return replace(request, topic=topic.topic if plain else request.topic, everything=topic.everything)
 
 

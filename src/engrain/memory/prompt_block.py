@@ -53,7 +53,7 @@ RECENT_EPISODES = 3
 RECENT_TIME = timedelta(days=1)
 MAX_NEAREST_FACTS = 40  # from which a prompt's profile is chosen
 MAX_WISHES = 12
-MAX_PROFILE_FACTS = 24  # in a prompt
+MAX_PROFILE_FACTS = 32  # in a prompt
 MAX_BEARING_FACTS = 8  # that a subject of the request calls for
 MAX_WORKING_TOKENS = 2_000  # in an answer without a budget
 MAX_EPISODE_CHARACTERS = 300

@@ -19,7 +19,7 @@ from engrain.core.model.queries import ListQuery
 from engrain.core.model.recall import OutdatedText
 from engrain.core.model.sessions import SessionEnd, SessionInfo, SessionStart
 from engrain.core.rules.passed_dates import is_over
-from engrain.core.rules.profile import is_about_user, is_earlier, is_standing_wish
+from engrain.core.rules.profile import HEALTH_TOPICS, bears_on, is_about_user, is_earlier, is_standing_wish
 from engrain.core.rules.slot_names import SPEAKER_KEY, USER_NAME_SLOT, find_user_names
 from engrain.core.rules.statements import INSTRUCTION_OR_PREFERENCE
 from engrain.core.validation import MAX_BATCH, check_count, check_key
@@ -36,7 +36,7 @@ _PINNED = parse_filter({"kind": "fact", "pinned": True})
 _log = logging.getLogger("engrain")
 new_session = SortableIds()
 
-MAX_PROFILE_ITEMS = 30
+MAX_PROFILE_ITEMS = 40
 MAX_IMPORTANT_FACTS = 100  # read before facts about others are left out
 MAX_NEWEST_FACTS = 200
 MAX_EPISODES = 5
@@ -195,9 +195,14 @@ class Sessions:
     def collect_profile(self) -> builtins.list[Item]:
         """Return the user's slots, pinned and important facts, standing wishes, then what they said of themselves.
 
-        Each is newest first. Facts that others said about themselves are left out.
+        Each is newest first. Facts that others said about themselves are left out, and so is what comes last in a long
+        profile, but no allergy or other fact about health.
         """
-        return collect_user_facts(self._services, self._scope)[:MAX_PROFILE_ITEMS]
+        facts = collect_user_facts(self._services, self._scope)
+        shown = {
+            item.id for item in sorted(facts, key=lambda item: not bears_on(item, HEALTH_TOPICS))[:MAX_PROFILE_ITEMS]
+        }
+        return [item for item in facts if item.id in shown]
 
     def _collect_derived(self, session: str, start: int) -> builtins.list[Item]:
         """Return the facts and important episodes that were derived from messages from number `start` on."""

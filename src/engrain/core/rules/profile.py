@@ -20,7 +20,7 @@ _USER_SLOT = "user."
 _IMPORTED_SLOTS = ("letta.human", "chatgpt.about_user", "claude.memory")
 _IMPORTED_OWNER = "user_id"  # in the metadata of a memory of mem0
 _MIN_IMPORTANCE = 0.75
-_HEALTH = frozenset(("food", "body"))
+HEALTH_TOPICS = frozenset(("food", "body"))
 UNSURE_IMPORTANCE = 0.5  # of a statement that is only probably meant
 
 
@@ -104,7 +104,7 @@ def bears_on(item: Item, topics: frozenset[str]) -> bool:
 
 def bears_on_health(item: Item, topics: frozenset[str]) -> bool:
     """Tell if a fact that bears on the subjects matters for somebody's health: it is told first."""
-    return bears_on(item, topics & _HEALTH)
+    return bears_on(item, topics & HEALTH_TOPICS)
 
 
 def _fold(text: str) -> str:
