@@ -336,3 +336,40 @@ def test_a_wish_about_texts_is_kept_and_ends_an_older_one(memory: Memory, clock:
     assert memory.add_message("user", text).facts
     old, new = tell(memory, clock, "answer me in bullet points always", "no more bullet points, write plain paragraphs")
     assert new.replaced == old.facts
+
+
+@pytest.mark.parametrize(
+    ("wish", "later"),
+    [
+        (
+            "Style request for everything from here on: start with the answer",
+            "reply with only the diff, never the file",
+        ),
+        (
+            "Bitte duze mich, dieses Sie klingt so steif",
+            "Schreib mir bitte einen Zweizeiler für die Karte einer Kollegin",
+        ),
+    ],
+)
+def test_a_wish_is_not_ended_by_a_statement_of_another_thing(
+    memory: Memory, clock: Clock, wish: str, later: str
+) -> None:
+    first, second = tell(memory, clock, wish, later)
+    assert first.facts
+    assert second.replaced == ()
+
+
+def test_a_wish_ends_when_it_is_taken_back(memory: Memory, clock: Clock) -> None:
+    _, second = tell(
+        memory, clock, "never use emojis when you answer me", "emojis are fine again, use as many as you like"
+    )
+    assert len(second.replaced) == 1
+
+
+def test_a_long_profile_keeps_an_allergy_that_was_told_first(memory: Memory, clock: Clock) -> None:
+    tell(memory, clock, "I'm allergic to cashews")
+    for number in range(60):
+        memory.remember(f"Note {number} of the project is done.", importance=0.9)
+    profile = memory.start_session().profile
+    assert len(profile) == 40
+    assert any("cashews" in item.text for item in profile)

@@ -457,7 +457,7 @@ def test_imported_facts_come_after_those_of_the_user(memory: Memory, tmp_path: P
     memory.add_message("user", "I live in Quito.")
     memory.remember("Ana is a pilot.", importance=0.9)
     profile = memory.sessions.collect_profile()
-    assert len(profile) == 30
+    assert len(profile) == 40
     assert {item.text for item in profile[:2]} == {"I live in Quito", "Ana is a pilot."}
     about = memory.prompt("Where do I live?").partition("About the user")[2].partition("\n\n")[0]
     assert "I live in Quito" in about

@@ -19,6 +19,7 @@ from engrain.core.rules.statements import is_short_question
 from engrain.core.text.passages import Span
 from engrain.ingest.changes import (
     MIN_ENDED_SURELY,
+    MIN_SAME_WISH,
     JudgedStatement,
     is_another,
     judge_known,
@@ -124,7 +125,9 @@ class ChangeFinder:
         remembered = not any(source.cites for source in item.sources)
         surely = chance.is_ended and (not remembered or chance.ended >= MIN_ENDED_SURELY)
         wish = is_standing_wish(item)  # it holds until a statement of the same thing surely ends it
-        if surely and item.kind == "fact" and not another and (not wish or share_a_word(text, item.text)):
+        if wish and chance.same < MIN_SAME_WISH and not share_a_word(text, item.text):
+            return FoundChange((), (), change, likeness, name)
+        if surely and item.kind == "fact" and not another:
             return FoundChange((item,), (), change, likeness, name)
         marks = chance.is_earlier and ("beside" not in find_signs(text) or "ended" in find_signs(text))
         marks = not wish and (chance.is_ended if another else marks)

@@ -27,6 +27,7 @@ MAX_SHARED = 3
 # The chances from which a fact is ended, and from which it is only marked as earlier.
 MIN_SAME, MIN_ENDED = 0.65, 0.5
 MIN_ENDED_SURELY = 0.85  # of what the program remembered itself
+MIN_SAME_WISH = 0.95  # of a standing wish that shares no word with the statement
 MIN_SAME_EARLIER, MIN_ENDED_EARLIER = 0.4, 0.3
 _MANY = frozenset(("leisure", "pet", "skill", "volunteering", "project"))  # one may have several
 _HABITS = frozenset(("routine",))
