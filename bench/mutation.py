@@ -33,12 +33,13 @@ COPIED = ("src", "tests", "packages", "docs", "deploy", "README.md", "pyproject.
 # Quick and telling tests first.
 TESTS = {
     "tasks": "tests/unit/test_task_parts.py tests/paths/test_task*.py tests/paths/test_resumable.py "
-    "tests/unit/test_cli_tasks.py tests/crash/test_task_matrix.py",
+    "tests/unit/test_cli_tasks.py tests/crash/test_task_matrix.py tests/crash/test_task_outcomes.py",
     "retrieval": "tests/unit/test_rank.py tests/unit/test_question.py tests/unit/test_pack.py "
     "tests/unit/test_near_duplicates.py tests/paths/test_sections.py tests/paths/test_standing_preferences.py "
     "tests/paths/test_recall.py "
     "tests/paths/test_views.py tests/paths/test_models.py tests/paths/test_isolation.py tests/paths/test_scenes.py "
-    "tests/unit/test_rerankers.py tests/paths/test_poison.py tests/paths/test_changes.py",
+    "tests/unit/test_rerankers.py tests/unit/test_current_first.py tests/paths/test_poison.py "
+    "tests/paths/test_changes.py",
     "stores/relational": "tests/conformance/test_sqlite_tasks.py tests/paths/test_holds.py tests/paths/test_forget.py "
     "tests/unit/test_statements.py tests/unit/test_sqlite_s*.py tests/conformance/test_sqlite.py "
     "tests/paths/test_erase.py tests/paths/test_erase_proofs.py tests/paths/test_audit.py tests/paths/test_episodic.py "

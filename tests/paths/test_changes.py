@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engrain import Memory, Store
+from engrain import Memory, Message, Store
 from engrain.core.model.items import LATER_KEY, OUTDATES_KEY, RESERVED_KEY, Source
 from engrain.core.model.plans import Change, Plan
 from engrain.core.rules.profile import UNSURE_IMPORTANCE
@@ -349,6 +349,8 @@ def test_a_wish_about_texts_is_kept_and_ends_an_older_one(memory: Memory, clock:
             "Bitte duze mich, dieses Sie klingt so steif",
             "Schreib mir bitte einen Zweizeiler für die Karte einer Kollegin",
         ),
+        ("keep your answers short", "stop apologising all the time"),
+        ("please always cite sources", "stop apologising all the time"),
     ],
 )
 def test_a_wish_is_not_ended_by_a_statement_of_another_thing(
@@ -373,3 +375,10 @@ def test_a_long_profile_keeps_an_allergy_that_was_told_first(memory: Memory, clo
     profile = memory.start_session().profile
     assert len(profile) == 40
     assert any("cashews" in item.text for item in profile)
+
+
+def test_wishes_of_one_call_stand_beside_each_other(memory: Memory) -> None:
+    wishes = ["keep your answers short", "stop apologising all the time", "always cite sources"]
+    memory.start_session()
+    memory.add_messages([Message("user", one) for one in wishes])
+    assert sorted(list_facts(memory)) == sorted(wishes)

@@ -38,6 +38,7 @@ def test_twenty_questions_are_answered_from_what_the_user_said(name: str) -> Non
     assert figures.over_budget == 0
 
 
+@pytest.mark.parametrize("memory", ["sqlite", "reference"], indirect=True)
 def test_two_hundred_pages_cannot_crowd_the_fact_out_of_the_candidates(memory: Memory) -> None:
     memory.remember("The spare key lies under the blue flower pot.")
     memory.remember_many(

@@ -209,6 +209,18 @@ def test_a_memory_step_is_written_once(memory: Memory, clock: SetClock) -> None:
         run.remember_step("note", "Order 43 was planned.")
 
 
+def test_a_memory_step_is_repeated_only_with_the_same_metadata(memory: Memory, clock: SetClock) -> None:
+    def body(run: Run, cost: int) -> str:
+        return run.remember_step("note", "Order 42 was planned.", metadata={"cost": cost})
+
+    killed_in(memory, clock, "order", lambda run: body(run, 5) and dies())
+    with memory.task("order") as run:
+        assert memory.get(body(run, 5)).metadata == {"cost": 5}  # type: ignore[union-attr]
+    killed_in(memory, clock, "other", lambda run: body(run, 5) and dies())
+    with pytest.raises(InputChanged), memory.task("other") as run:
+        body(run, 6)
+
+
 def test_a_memory_step_in_another_domain_is_written_once(open_memory: Open, clock: SetClock) -> None:
 
     memory, other = open_memory(), open_memory(store="reference://")

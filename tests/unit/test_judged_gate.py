@@ -188,9 +188,9 @@ def test_no_fact_is_cut_in_the_middle(row: dict[str, object]) -> None:
             assert whole in fact or fact not in whole, f"{fact!r} is a piece of {whole!r}"
 
 
-@pytest.mark.parametrize("rest", ["Thanks for the tip", "what a day?", "I am so tired", "danke dir für den Tipp"])
+@pytest.mark.parametrize("rest", ["Thanks for the tip", "4,000, cash?", "I am so tired"])
 def test_thanks_questions_and_other_sentences_continue_nothing(rest: str) -> None:
-    assert list_found(f"The boat is sold. {rest}", give(KEEP, "boat")) == [("The boat is sold", None)]
+    assert list_found(f"we sold the van. {rest}", give(KEEP))[0] == ("we sold the van", None)
 
 
 def test_a_refused_clause_does_not_take_the_fact_of_a_sentence_with_several() -> None:

@@ -12,7 +12,7 @@ from engrain.core.model.filters import Condition, Filter
 from engrain.core.model.items import Draft, Item
 from engrain.core.model.queries import VectorQuery
 from engrain.core.rules.change_cues import are_of_others, find_signs, read_cues, share_a_word
-from engrain.core.rules.profile import is_standing_wish
+from engrain.core.rules.profile import is_standing_wish, says_wish
 from engrain.core.rules.relations import excludes, find_relation
 from engrain.core.rules.slot_names import SPEAKER_KEY, is_identity
 from engrain.core.rules.statements import is_short_question
@@ -20,6 +20,7 @@ from engrain.core.text.passages import Span
 from engrain.ingest.changes import (
     MIN_ENDED_SURELY,
     MIN_SAME_WISH,
+    Chances,
     JudgedStatement,
     is_another,
     judge_known,
@@ -125,7 +126,7 @@ class ChangeFinder:
         remembered = not any(source.cites for source in item.sources)
         surely = chance.is_ended and (not remembered or chance.ended >= MIN_ENDED_SURELY)
         wish = is_standing_wish(item)  # it holds until a statement of the same thing surely ends it
-        if wish and chance.same < MIN_SAME_WISH and not share_a_word(text, item.text):
+        if wish and _is_other_wish(text, item.text, chance):
             return FoundChange((), (), change, likeness, name)
         if surely and item.kind == "fact" and not another:
             return FoundChange((item,), (), change, likeness, name)
@@ -185,8 +186,14 @@ def find_ended_fact(new: ReadFact, older: Sequence[ReadFact]) -> int | None:
         place
         for place, one, chance in zip(places, known, chances, strict=True)
         if chance.is_ended and not is_another(said, one)
+        if not (says_wish(one.text, older[place].draft.metadata) and _is_other_wish(said.text, one.text, chance))
     )
     return next(ended, None)
+
+
+def _is_other_wish(text: str, wish: str, chance: Chances) -> bool:
+    """Tell if a statement is of something else than a standing wish: "no emojis", "answer in German"."""
+    return chance.same < MIN_SAME_WISH and not share_a_word(text, wish)
 
 
 def _may_end(new: JudgedStatement, draft: Draft, old: Draft) -> bool:

@@ -1,8 +1,7 @@
-"""Read a part of a message with the parts around it: what it belongs to, and whether it says anything alone."""
+"""Cut and join the parts of a message: long sentences, clauses, and fragments that belong to what is before them."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -20,9 +19,6 @@ from engrain.ingest.sentence_model import (
 )
 
 MAX_READ_CHARACTERS = 3_000  # of a sentence without an end: a longer one is pasted text
-_PAUSE = re.compile(r"[,;:–—-]\s+")
-_MAX_STEP_WORDS = 40
-_MAX_END_WORDS = 4
 _MAX_END_WORDS = 4
 _LINE_BREAK = "\n"
 

@@ -195,8 +195,8 @@ class Sessions:
     def collect_profile(self) -> builtins.list[Item]:
         """Return the user's slots, pinned and important facts, standing wishes, then what they said of themselves.
 
-        Each is newest first. Facts that others said about themselves are left out, and so is what comes last in a long
-        profile, but no allergy or other fact about health.
+        Each is newest first. Facts that others said about themselves are left out. A long profile is cut at its end,
+        but keeps allergies and other facts about food and health.
         """
         facts = collect_user_facts(self._services, self._scope)
         shown = {

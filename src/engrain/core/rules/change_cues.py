@@ -70,10 +70,10 @@ def read_cues(text: str) -> Cues:
     terms = frozenset(extract_terms(part)) - stop_terms
     return Cues(
         frozenset(subjects),
-        frozenset(fold_name(one[2]) for one in _CALLED.finditer(part) if one[1].lower() in people),
+        frozenset(_fold_name(one[2]) for one in _CALLED.finditer(part) if one[1].lower() in people),
         terms,
         terms.difference(*(extract_terms(one[0]) for one in values)),
-        frozenset(fold_name(name) for name in _NAME.findall(part) if not stop_terms.issuperset(extract_terms(name))),
+        frozenset(_fold_name(name) for name in _NAME.findall(part) if not stop_terms.issuperset(extract_terms(name))),
         frozenset(one.lastgroup or "" for one in values),
         patterns["negated"].search(lower) is not None,
         patterns["me"].search(lower) is not None,
@@ -108,7 +108,7 @@ def are_of_others(new: Cues, old: Cues) -> bool:
     return not alone and bool(new.called and old.called) and new.called.isdisjoint(old.called)
 
 
-def fold_name(name: str) -> str:
+def _fold_name(name: str) -> str:
     """Return a name without case and accents: "Ana", "ána" and "ANA" are one."""
     return "".join(mark for mark in normalize_unicode("NFKD", name.casefold()) if mark.isalnum() or mark in " -'")
 

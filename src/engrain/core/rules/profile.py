@@ -35,8 +35,13 @@ def is_standing_wish(item: Item) -> bool:
     """Tell if a fact is the user's own word on how the assistant should always answer or act."""
     if item.kind != "fact" or item.trust < TRUST["user"] or SPEAKER_KEY in item.metadata:
         return False
-    own = item.metadata.get(RESERVED_KEY)
-    return (isinstance(own, Mapping) and own.get(WISH_KEY) is True) or _states_wish(_fold(item.text))
+    return says_wish(item.text, item.metadata)
+
+
+def says_wish(text: str, metadata: Mapping[str, Any]) -> bool:
+    """Tell if a fact says how the assistant should always answer or act, by its mark or its words."""
+    own = metadata.get(RESERVED_KEY)
+    return (isinstance(own, Mapping) and own.get(WISH_KEY) is True) or _states_wish(_fold(text))
 
 
 def _states_wish(text: str) -> bool:
