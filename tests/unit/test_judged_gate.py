@@ -188,9 +188,34 @@ def test_no_fact_is_cut_in_the_middle(row: dict[str, object]) -> None:
             assert whole in fact or fact not in whole, f"{fact!r} is a piece of {whole!r}"
 
 
-@pytest.mark.parametrize("rest", ["Thanks for the tip", "4,000, cash?", "I am so tired"])
+@pytest.mark.parametrize(
+    "remark", ["she's great", "sie ist echt super", "ella es muy maja", "elle est très sympa", "it's so annoying"]
+)
+def test_a_remark_about_somebody_unnamed_is_no_fact(remark: str) -> None:
+    assert list_found(f"My manager is Priya. {remark}", give(KEEP, remark)) == [("My manager is Priya", "user.manager")]
+
+
+def test_a_word_about_health_or_food_is_more_than_a_remark() -> None:
+    assert list_found("she's coeliac", give(KEEP)) == [("she's coeliac", None)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "we finally moved!! York now, little house near the river",
+        "wir sind endlich umgezogen! jetzt Erfurt, kleine Wohnung am Fluss",
+        "nos hemos mudado por fin! ahora Valencia, piso pequeño cerca del puerto",
+        "on a enfin déménagé ! Lyon maintenant, petit appart près du parc",
+    ],
+)
+def test_a_fragment_belongs_to_the_statement_that_it_continues(text: str) -> None:
+    first = text.partition("!")[0].strip()
+    assert list_found(text, give(KEEP, first)) == [(text, None)]
+
+
+@pytest.mark.parametrize("rest", ["Thanks for the tip", "what a day?", "I am so tired", "danke dir für den Tipp"])
 def test_thanks_questions_and_other_sentences_continue_nothing(rest: str) -> None:
-    assert list_found(f"we sold the van. {rest}", give(KEEP))[0] == ("we sold the van", None)
+    assert list_found(f"The boat is sold. {rest}", give(KEEP, "boat")) == [("The boat is sold", None)]
 
 
 def test_a_refused_clause_does_not_take_the_fact_of_a_sentence_with_several() -> None:
@@ -202,6 +227,17 @@ def test_a_wish_beside_two_slots_is_kept() -> None:
     text = "Call me Harold, but I should like you to write in full sentences, my city is Truro"
     found = [words for words, _ in list_found(text, give(KEEP))]
     assert any("full sentences" in words for words in found)
+
+
+def test_words_about_a_single_question_or_order_are_no_wish() -> None:
+    texts = (
+        "can you tell me when to use affect and effect? i always mix them up",
+        "explain stalactites and stalagmites, always mix them up",
+        "wie war das mit seit und seid? immer verwechsel ich die",
+        "¿cuál es la diferencia entre por y para? siempre los confundo",
+        "oat milk vs soy milk, which has more protein?",
+    )
+    assert [list_found(text, judge_locally) for text in texts] == [[]] * len(texts)
 
 
 def test_the_steps_of_a_recipe_are_no_wish_but_orders_to_the_assistant_are() -> None:
@@ -218,6 +254,8 @@ def test_a_fragment_belongs_to_the_statement_before_it() -> None:
     texts = (
         "guess who passed her driving test. first time, 3 minors",
         "we sold the van. 4,000, cash",
+        "had enough of Jonas - i broke up",
+        "i broke up, he cried, i didn't",
     )
     assert [[words for words, _ in list_found(text, judge_locally)] for text in texts] == [[text] for text in texts]
 

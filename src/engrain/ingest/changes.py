@@ -14,7 +14,15 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from engrain.core.model_weights import Weights, load_weights, multiply
-from engrain.core.rules.change_cues import SIGNS, Cues, find_signs, read_cues, share_a_word
+from engrain.core.rules.change_cues import SIGNS, Cues, find_signs, read_cues
+from engrain.core.rules.change_limits import (
+    are_of_two_of_a_kind,
+    names_work_in_passing,
+    only_tells_extent,
+    share_a_word,
+    tells_a_switch,
+)
+from engrain.core.rules.change_values import gives_another_value, opposes_wish
 from engrain.ingest.sentence_model import GRAM, scale_words
 
 if TYPE_CHECKING:
@@ -23,14 +31,16 @@ if TYPE_CHECKING:
 WEIGHTS = "changes.npz"
 BUCKETS = 8_192  # of hashed words and parts of words
 MAX_CHARACTERS = 600  # of a statement that are hashed
-MAX_SHARED = 3
+MAX_SHARED, MIN_COMMON = 3, 2
 # The chances from which a fact is ended, and from which it is only marked as earlier.
 MIN_SAME, MIN_ENDED = 0.65, 0.5
-MIN_ENDED_SURELY = 0.85  # of what the program remembered itself
+MIN_ENDED_SURELY = 0.85  # of what the program remembered, and of an address that may be given for something else
+MIN_WISH_ENDED = 0.7  # of a standing wish, beside which others of the same kind may hold
 MIN_SAME_WISH = 0.95  # of a standing wish that shares no word with the statement
 MIN_SAME_EARLIER, MIN_ENDED_EARLIER = 0.4, 0.3
 _MANY = frozenset(("leisure", "pet", "skill", "volunteering", "project"))  # one may have several
 _HABITS = frozenset(("routine",))
+_WORK = frozenset(("job", "employer"))
 _MIN_MANY = 0.25
 _SHARPNESS = 12.0  # of the aspects' scores, which are near 0 and 1
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?|[^\w\s]")
@@ -93,13 +103,41 @@ def list_aspects() -> list[str]:
     return [str(name) for name in load_weights(WEIGHTS)["names"]]
 
 
-def is_another(new: JudgedStatement, old: JudgedStatement) -> bool:
-    """Tell if an older statement is of a hobby, a pet or the like, and shares nothing with the newer one."""
+def leaves_standing(new: JudgedStatement, old: JudgedStatement) -> bool:
+    """Tell if a statement surely leaves an older one standing, whatever the model says of the two."""
+    if new.slot is not None and new.slot == old.slot:
+        return False
+    return are_of_two_of_a_kind(new.text, old.text) or only_tells_extent(new.text, old.text) or _is_of_work(new, old)
+
+
+def is_doubtful(new: JudgedStatement, old: JudgedStatement) -> bool:
+    """Tell if a statement probably is of something else than an older one: it only marks what it would end."""
+    somebody = bool(new.cues.people) and not old.cues.people and old.cues.own and not new.cues.own
+    somebody = somebody and len(new.cues.core & old.cues.core) < MIN_COMMON
+    return somebody or _is_another(new, old)
+
+
+def surely_ends(new: JudgedStatement, old: JudgedStatement, *, is_wish: bool) -> bool:
+    """Tell if a statement that is about the matter of an older one gives another value for it."""
+    if is_wish:
+        return opposes_wish(new.text, old.text)
+    return gives_another_value(new.text, old.text, (new.aspect, old.aspect))
+
+
+def _is_another(new: JudgedStatement, old: JudgedStatement) -> bool:
+    """Tell if a statement of a hobby, a pet or the like shares nothing with an older one, nor tells of a switch."""
     common = new.cues.terms & old.cues.terms or new.cues.values & old.cues.values or new.cues.people & old.cues.people
-    if common or "refers" in find_signs(new.text) or share_a_word(new.text, old.text):
+    if common or "refers" in find_signs(new.text) or tells_a_switch(new.text) or share_a_word(new.text, old.text):
         return False
     many = _MANY | _HABITS if "ended" in find_signs(new.text) else _MANY
     return old.aspect in many and float(old.aspects.max()) >= _MIN_MANY
+
+
+def _is_of_work(new: JudgedStatement, old: JudgedStatement) -> bool:
+    """Tell if only one of two statements is about the work that the other names in passing: "I run before work"."""
+    passing = [names_work_in_passing(one.text) for one in (new, old)]
+    other = old if passing[0] else new
+    return passing[0] != passing[1] and other.aspect in _WORK
 
 
 @dataclass(frozen=True, slots=True)

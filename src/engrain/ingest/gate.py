@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from engrain.core.model.items import ForgetRequest, Statement
 from engrain.core.rules import own_words
+from engrain.core.rules.asked_manner import asks_for_manner
 from engrain.core.rules.profile import UNSURE_IMPORTANCE
 from engrain.core.rules.quotation_frames import COLON, HIDDEN_LETTER, cue, find_cue, introduces_text, is_labelled
 from engrain.core.rules.slot_names import fill_slot, find_mentioned_slot
@@ -24,7 +25,12 @@ from engrain.ingest.clause_rules import (
 )
 from engrain.ingest.part_context import (
     cut_long_sentences,
+    find_steps,
+    goes_on,
+    is_about_task,
     is_bare_end,
+    is_remark,
+    is_task,
     join_clauses,
     split_clauses,
     widen_fragment,
@@ -150,12 +156,20 @@ class _MessageReader:
         """Add what `judge` keeps, and drop what it surely refuses."""
         parts, found = self._list_parts(), self.found
         verdicts = judge(self._find_judged_text(), parts)
-        before = None
+        steps = find_steps(self.shown, parts, verdicts)
+        before, last = None, None
         for part, verdict in zip(parts, verdicts, strict=False):
+            # Read with the words before it: "she's great" says nothing alone, "York now" is the news of "we moved".
+            remark = is_remark(self.shown, part)
             self.sure += [part] if verdict.keep and verdict.sure else []
-            # Read with the words before it: "York now" is the news of "we moved".
-            found = self._apply_verdict(found, widen_fragment(self.shown, part, before, verdict), verdict)
-            before = part
+            if part in steps or is_about_task(self.shown, part, verdict, before, last):
+                # Other statements of the rules are of the speaker, and stay.
+                found = [one for one in found if not (isinstance(one, Statement) and one.wish and _overlap(one, part))]
+            elif before and not remark and (longer := self._extend_statement(found, before, part, verdict)):
+                found = longer
+            elif not remark:
+                found = self._apply_verdict(found, widen_fragment(self.shown, part, before, verdict), verdict)
+            before, last = part, verdict
         return [piece for one in found for piece in self._split_statement(one, judge)]
 
     def _split_statement(self, one: Found, judge: JudgeSentences) -> list[Found]:
@@ -182,6 +196,18 @@ class _MessageReader:
         if not self.signed:
             return self.text
         return own_words.blank_spans(self.text, list(own_words.find_hidden(self.text, self.shown)))
+
+    def _extend_statement(self, found: list[Found], before: Sentence, part: Sentence, verdict: Verdict) -> list[Found]:
+        """Return the statements with the one that ends with `before` carried on by a fragment, or none."""
+        if not goes_on(self.shown, part, verdict):
+            return []
+        if "\n" in self.shown[before.end : part.start] or any(_overlap(one, part) for one in found):
+            return []
+        end = trim_span(self.shown, before.start, before.end)[1]
+        for one in found:
+            if isinstance(one, Statement) and one.slot is None and not one.explicit and one.end == end:
+                return [replace(one, end=part.end) if other is one else other for other in found]
+        return []
 
     def _list_parts(self) -> list[Sentence]:
         """Return the parts to judge: the sentences, or the clauses of one that fills a slot.
@@ -311,6 +337,12 @@ class _MessageReader:
         if last and self._match_request("back", words, start, sentence.end):
             return self._keep_previous(last)
         facts = self._find_requested(words, sentence, sentence) or self._find_stated(words, sentence)
+        task = last is not None and is_task(self.shown[last.start : last.end])
+        manner = asks_for_manner(self.shown[start : sentence.end], sentence.is_question, of_task=task)
+        if manner and not any(getattr(one, "wish", True) for one in facts):
+            kept = [one for one in facts if one.slot]
+            wish = self._build_statement(start, sentence.end, "instruction", None)
+            facts = kept if any(_overlap(one, wish) for one in kept) else [*kept, wish]
         return self._drop_secrets(sentence, facts)
 
     def _drop_secrets(self, sentence: Sentence, found: list[Found]) -> list[Found]:

@@ -45,6 +45,9 @@ _REFERRING = re.compile(
     re.I,
 )
 _OWN_SUBJECTS = ("i", "we", "my")
+_TOPIC_TAGS = frozenset(
+    ("kin", "person", "pet", "day", "month", "live", "work", "body", "eat", "money", "tech", "change")
+)
 _MATTER_TAGS = frozenset(("kin", "person", "pet", "live", "work", "body", "tech"))
 MIN_KNOWN = 0.6  # from which a sentence about somebody known is kept
 _KNOWN_PERSON = "my daughter"  # what the model reads for the name of somebody known, in every language
@@ -83,11 +86,11 @@ def join_fragments(text: str, sentences: Sequence[Sentence]) -> list[Sentence]:
     return joined
 
 
-def is_fragment(text: str) -> bool:
+def is_fragment(text: str, most: int = MAX_FRAGMENT_WORDS) -> bool:
     """Tell if a few words have neither a subject nor a verb, as "York now, little house near the river"."""
     words = _split_words(text)
     tags = {_load_tags().get(word) for word in words if word not in _PREPOSITIONS}
-    return len(words) <= MAX_FRAGMENT_WORDS and tags.isdisjoint(_OWN_TAGS)
+    return len(words) <= most and tags.isdisjoint(_OWN_TAGS)
 
 
 def has_subject(text: str) -> bool:
@@ -127,6 +130,11 @@ def split_by_subject(text: str, clauses: Sequence[Clause], end: int) -> list[Sen
 def has_own_matter(text: str) -> bool:
     """Tell if a few words name what they are about: "two dogs", and not "first time"."""
     return not _MATTER_TAGS.isdisjoint(_load_tags().get(word, "") for word in _split_words(text))
+
+
+def has_topic(text: str) -> bool:
+    """Tell if a word is of a matter that lasts: a person, health, food, work, a date."""
+    return not _TOPIC_TAGS.isdisjoint(_load_tags().get(word, "") for word in _split_words(text))
 
 
 def tag_word(word: str) -> str:

@@ -23,9 +23,7 @@ _REFERS = re.compile(
     r"ese|esa|eso|lo|la|el|elle|il|ils|ce|cela|ça)\b"
 )
 _CALLED = re.compile(r"([^\W\d_]+(?:-[^\W\d_]+)*),? ([^\W\d_a-zà-öø-ÿ][^\W\d_]+)")
-_WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 _SUBJECT_WORDS = 3
-_MIN_SHARED = 4  # letters
 _PARENTS = {"mother", "father", "parents"}
 _ONLY_ONE = frozenset(("partner", "mother", "father", "parents", "boss", "grandmother", "grandfather"))
 # Words for people that mean something else in another language, unless somebody owns them: "ya son dos", "what kind".
@@ -70,10 +68,10 @@ def read_cues(text: str) -> Cues:
     terms = frozenset(extract_terms(part)) - stop_terms
     return Cues(
         frozenset(subjects),
-        frozenset(_fold_name(one[2]) for one in _CALLED.finditer(part) if one[1].lower() in people),
+        frozenset(fold_name(one[2]) for one in _CALLED.finditer(part) if one[1].lower() in people),
         terms,
         terms.difference(*(extract_terms(one[0]) for one in values)),
-        frozenset(_fold_name(name) for name in _NAME.findall(part) if not stop_terms.issuperset(extract_terms(name))),
+        frozenset(fold_name(name) for name in _NAME.findall(part) if not stop_terms.issuperset(extract_terms(name))),
         frozenset(one.lastgroup or "" for one in values),
         patterns["negated"].search(lower) is not None,
         patterns["me"].search(lower) is not None,
@@ -96,6 +94,19 @@ def find_people(text: str) -> frozenset[str]:
     return frozenset(group for word in words if (group := people.get(word)))
 
 
+def find_values(text: str) -> dict[str, set[str]]:
+    """Return the values of a text by their kind, such as a weekday or a price."""
+    found: dict[str, set[str]] = {}
+    for one in _load_patterns()[0]["value"].finditer(text[:MAX_CHARACTERS].lower()):
+        found.setdefault(one.lastgroup or "", set()).add(one[0])
+    return found
+
+
+def is_person(word: str) -> bool:
+    """Tell if a word names somebody by what they are to the speaker: "sister"."""
+    return word in _load_patterns()[1]
+
+
 def are_of_others(new: Cues, old: Cues) -> bool:
     """Tell if two statements are about different people: a sister and a cousin, two sisters, or me and my sister."""
     if new.people and not old.people:
@@ -108,20 +119,18 @@ def are_of_others(new: Cues, old: Cues) -> bool:
     return not alone and bool(new.called and old.called) and new.called.isdisjoint(old.called)
 
 
-def _fold_name(name: str) -> str:
+def fold_name(name: str) -> str:
     """Return a name without case and accents: "Ana", "ána" and "ANA" are one."""
     return "".join(mark for mark in normalize_unicode("NFKD", name.casefold()) if mark.isalnum() or mark in " -'")
 
 
-def share_a_word(statement: str, other: str) -> bool:
-    """Tell if a longer word of one statement begins with, or is part of, one of the other: "Chor", "Kirchenchor"."""
-    first, second = _list_long_words(statement), _list_long_words(other)
-    return any(one[:_MIN_SHARED] == two[:_MIN_SHARED] or one in two or two in one for one in first for two in second)
-
-
-def _list_long_words(text: str) -> list[str]:
-    words = (word for word in _WORD.findall(text[:MAX_CHARACTERS].lower()) if len(word) >= _MIN_SHARED)
-    return [word for word in words if not load_languages().all_stop_terms.issuperset(extract_terms(word))]
+def load_joined_patterns(file: str) -> dict[str, re.Pattern[str]]:
+    """Return the patterns of a data file, each for all languages, as whole words of text from `fold_text`."""
+    joined: dict[str, list[str]] = {}
+    for table in tomllib.loads((resources.files("engrain.core") / "data" / file).read_text("utf-8")).values():
+        for name, pattern in table.items():
+            joined.setdefault(name, []).append(_WRAP.sub("", pattern))
+    return {name: re.compile(rf"(?<![\w'])(?:{'|'.join(some)})(?![\w'])") for name, some in joined.items()}
 
 
 @cache

@@ -11,6 +11,7 @@ from importlib import resources
 from typing import Any
 
 from engrain.core.model.items import LATER_KEY, RESERVED_KEY, TRUST, WISH_KEY, Item
+from engrain.core.rules.asked_manner import asks_for_manner
 from engrain.core.rules.slot_names import SPEAKER_KEY
 from engrain.core.rules.statements import INSTRUCTION, detect_traits
 
@@ -52,7 +53,7 @@ def _states_wish(text: str) -> bool:
         return True
     if wishes["objects"].search(plain) and (plain != text or wishes["verbs"].search(plain)):
         return True
-    return plain != text and wishes["statements"].search(plain) is None
+    return asks_for_manner(text) or (plain != text and wishes["statements"].search(plain) is None)
 
 
 def is_earlier(item: Item) -> bool:

@@ -17,6 +17,7 @@ USER_NAME_SLOT = "user.name"
 _USER_PREFIX, _RESERVED_PREFIXES = "user.", ("user.", "we.", "agent.")
 # Nothing but another value of the slot changes these: "our cat is called Miso" ends no name of the user.
 _IDENTITY = frozenset({"name", "birthday", "origin", "pronouns"})
+_ADDRESSES = frozenset({"email", "phone"})
 _MAX_NAME_WORDS = 3
 _MAX_FILLING_CHARACTERS = 60
 
@@ -69,6 +70,11 @@ def classify_thing(said: str, *, by_head: bool = False) -> str | None:
 def is_identity(slot: str | None) -> bool:
     """Tell if only a statement that fills this slot may end its value."""
     return slot is not None and slot.rpartition(".")[2] in _IDENTITY
+
+
+def is_address(slot: str | None) -> bool:
+    """Tell if a slot holds where somebody is reached: one may give other addresses for other purposes."""
+    return slot is not None and slot.rpartition(".")[2] in _ADDRESSES
 
 
 def find_mentioned_slot(text: str) -> str | None:
