@@ -34,7 +34,7 @@ CHANGES = {
 }
 DEV = "personas"
 # The sentences and people of further authors, scored first and then used for training: each is one group.
-RELEASED = ("blind", "blind-2", "blind-4", "blind-5", "blind-6", "blind-7")
+RELEASED = ("blind", "blind-2", "blind-4", "blind-5", "blind-6", "blind-7", "blind-8", "blind-9", "blind-10")
 # A statement is kept if one fact holds this share of its words.
 MIN_COVERED = 0.6
 _BEFORE = 4  # messages

@@ -44,7 +44,7 @@ SHORT_NAMES = {
     "entity", "event", "expected", "explain", "features", "file", "files", "find", "fix", "folder",
     "for_project", "for_user", "form", "found", "frequency", "given", "gone", "hash", "head", "header", "hidden_id",
     "host", "id", "ids", "introductions", "item", "items", "key", "kind", "known", "label", "language",
-    "last_id", "lengths", "load", "location", "many", "mark", "marked", "match", "method", "missing", "model",
+    "last_id", "lengths", "lines", "load", "location", "many", "mark", "marked", "match", "method", "missing", "model",
     "model_key", "module", "name", "named", "names", "note", "notice", "object", "on_ready", "origin", "outcome",
     "package", "page",
     "pairs", "parts", "path", "pattern", "payload", "pieces", "plural", "problem", "prefix", "previous",

@@ -39,6 +39,7 @@ from engrain.core.model_weights import load_weights
 from engrain.core.rules.own_words import detect_stored_traits
 from engrain.core.rules.quotation_frames import find_framed
 from engrain.core.text.absolute_dates import add_absolute_dates
+from engrain.core.text.english_words import load_words
 from engrain.core.text.passages import split_sentences
 from engrain.ingest.changes import WEIGHTS, judge_aspects
 from engrain.ingest.write import split_windows
@@ -71,6 +72,7 @@ BY_HAND: dict[str, Call] = {
     "engrain.core.formats.foreign_exports.split_message": lambda text: list(split_message("zep", text, "1")),
     "engrain.core.markdown.layout.fits_budget": lambda text: fits_budget(text, PageBudget()),
     "engrain.core.text.absolute_dates.add_absolute_dates": lambda text: add_absolute_dates(text, date(2026, 11, 17)),
+    "engrain.core.text.english_words.WordList.read": lambda text: load_words("de").read(text),
     "engrain.core.rules.quotation_frames.find_framed": lambda text: list(find_framed(text, split_sentences(text))),
     "engrain.core.rules.own_words.detect_stored_traits": lambda text: detect_stored_traits(text, "user"),
     "engrain.ingest.write.split_windows": lambda text: split_windows(text, "fact", EMBEDDER),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engrain.core.errors import EmbedderFailed, InvalidInput
+from engrain.core.text.english_words import hash_words
 from engrain.providers import local
 from engrain.providers.embedding import count_bytes, split_windows
 from engrain.providers.local import LocalEmbedder, QueryCache, WordCache, local_embedder
@@ -72,9 +74,40 @@ def test_a_long_text_is_cut_not_refused(embedder: LocalEmbedder) -> None:
     np.testing.assert_array_equal(long, embedder.embed(["word " * 254], "document"))
 
 
-def test_the_model_is_named_by_its_bytes(embedder: LocalEmbedder) -> None:
+def test_the_model_is_named_by_its_bytes_and_by_the_words_that_are_read_in_english(
+    embedder: LocalEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = embedder.model
-    assert (model.name, model.hash, model.dimension) == ("all-MiniLM-L6-v2", engrain_minilm.MODEL_SHA256, 384)
+    expected = hashlib.sha256(f"{engrain_minilm.MODEL_SHA256} {hash_words()}".encode()).hexdigest()
+    assert (model.name, model.hash, model.dimension) == ("all-MiniLM-L6-v2", expected, 384)
+    monkeypatch.setattr(local, "hash_words", lambda: "other words")
+    local._hash_model.cache_clear()
+    assert embedder.model.hash != expected
+    local._hash_model.cache_clear()
+
+
+def test_a_statement_is_near_the_same_one_in_another_language(embedder: LocalEmbedder) -> None:
+    said = {
+        "en": ["Our cat is called Minka.", "I am allergic to nuts.", "We moved to Berlin in March."],
+        "de": ["Unsere Katze heißt Minka.", "Ich bin gegen Nüsse allergisch.", "Wir sind im März nach Berlin gezogen."],
+        "es": ["Nuestra gata se llama Minka.", "Soy alérgico a los frutos secos.", "En marzo nos mudamos a Berlín."],
+        "fr": ["Notre chat s'appelle Minka.", "Je suis allergique aux noix.", "On a déménagé à Berlin en mars."],
+    }
+    rows = {name: embedder.embed(texts, "document") for name, texts in said.items()}
+    for name in ("de", "es", "fr"):
+        cosines = rows["en"] @ rows[name].T
+        assert cosines.argmax(axis=1).tolist() == [0, 1, 2], (name, cosines)
+        assert np.diag(cosines).min() > 0.5, (name, cosines)
+
+
+def test_parts_of_a_foreign_text_have_the_states_of_their_own_words(embedder: LocalEmbedder) -> None:
+    text = "Unsere Katze heißt Minka. Ich bin gegen Nüsse allergisch."
+    read = embedder.read_text(text)
+    cut = text.index(" Ich") + 1
+    cat, nuts = read.embed_spans([(0, cut), (cut, len(text))])
+    asked = embedder.embed(["What is the cat called?", "What am I allergic to?"], "query")
+    assert asked[0] @ cat > asked[0] @ nuts
+    assert asked[1] @ nuts > asked[1] @ cat
 
 
 @pytest.mark.parametrize(("texts", "kind"), [("one text", "query"), ([b"bytes"], "query"), (["text"], "passage")])
@@ -248,7 +281,7 @@ AWKWARD_TEXTS = st.one_of(
 @settings(max_examples=up_to(100), deadline=None)
 @given(text=AWKWARD_TEXTS)
 def test_windows_are_substrings_in_order_that_fit_and_lose_nothing(embedder: LocalEmbedder, text: str) -> None:
-    count = embedder._load().tokenizer.count
+    count = embedder._load().count
     found = embedder.windows(text)
     place = 0
     for window in found:

@@ -33,7 +33,7 @@ BUCKETS = 8_192  # of hashed words and parts of words
 MAX_CHARACTERS = 600  # of a statement that are hashed
 MAX_SHARED, MIN_COMMON = 3, 2
 # The chances from which a fact is ended, and from which it is only marked as earlier.
-MIN_SAME, MIN_ENDED = 0.65, 0.5
+MIN_SAME, MIN_ENDED = 0.58, 0.5
 MIN_ENDED_SURELY = 0.85  # of what the program remembered, and of an address that may be given for something else
 MIN_WISH_ENDED = 0.7  # of a standing wish, beside which others of the same kind may hold
 MIN_SAME_WISH = 0.95  # of a standing wish that shares no word with the statement

@@ -1,4 +1,4 @@
-"""Embed on this machine: with all-MiniLM-L6-v2, or with any sentence-transformers model."""
+"""Embed on this machine: with all-MiniLM-L6-v2, which is given English words, or with any sentence-transformers model."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from engrain.core.errors import BackendMissing, EmbedderFailed
 from engrain.core.model.queries import EmbeddingModel, EmbedKind
+from engrain.core.text.english_words import hash_words, read_in_english
 from engrain.providers.embedding import call_after_fork, check_texts, normalize_rows, split_windows
 from engrain.providers.wordpiece import WordPiece
 
@@ -143,7 +144,7 @@ class LocalEmbedder:
     @property
     def model(self) -> EmbeddingModel:
         weights = _import_weights()
-        return EmbeddingModel(weights.NAME, weights.MODEL_SHA256, weights.DIMENSION, FLOOR, MEAN, DEVIATION)
+        return EmbeddingModel(weights.NAME, _hash_model(), weights.DIMENSION, FLOOR, MEAN, DEVIATION)
 
     def embed(self, texts: Sequence[str], kind: EmbedKind) -> Matrix:
         checked = check_texts(texts, kind)
@@ -151,7 +152,7 @@ class LocalEmbedder:
 
     def windows(self, text: str) -> list[str]:
         engine = self._load()
-        return split_windows(text, engine.tokenizer.count, engine.limit - 2)
+        return split_windows(text, engine.count, engine.limit - 2)
 
     def read_text(self, text: str) -> WordStates:
         """Run the model once over a text, for its vector and those of its parts."""
@@ -165,7 +166,7 @@ class LocalEmbedder:
         passed = self._run(list(dict.fromkeys(texts)), engine.limit)
         parts = []
         for text, some in zip(texts, spans, strict=True):
-            starts = engine.locate_pieces(text)
+            _, starts = engine.encode(text, engine.limit)
             rows = [passed[text].average(starts, span) for span in some]
             parts.append(np.stack([passed[text].vector, *map(_normalize, rows)]))
         return parts
@@ -184,7 +185,7 @@ class LocalEmbedder:
         if not texts:
             return result
         engine = self._load()
-        batches = list(_group_batches([engine.tokenizer.encode(text, engine.limit) for text in texts]))
+        batches = list(_group_batches([engine.encode(text, engine.limit)[0] for text in texts]))
         for batch, rows in zip(batches, _run_batches(engine.run, batches, self._workers), strict=True):
             result[[place for place, _ in batch]] = rows
         return result
@@ -192,7 +193,7 @@ class LocalEmbedder:
     def _run(self, texts: list[str], limit: int) -> dict[str, _Pass]:
         """Return the vector of each text, and the states of its first pieces."""
         engine = self._load()
-        batches = list(_group_batches([engine.tokenizer.encode(text, limit) for text in texts]))
+        batches = list(_group_batches([engine.encode(text, limit)[0] for text in texts]))
         done: dict[str, _Pass] = {}
         for batch, some in zip(batches, _run_batches(engine.run_states, batches, self._workers), strict=True):
             done |= {texts[place]: one for (place, _), one in zip(batch, some, strict=True)}
@@ -227,7 +228,7 @@ class _Engine:
     def __init__(self) -> None:
         weights = _import_weights()
         vocabulary = _read_verified(weights.VOCABULARY, weights.VOCABULARY_SHA256).decode()
-        self.tokenizer = WordPiece(vocabulary.removesuffix("\n").split("\n"))
+        self._tokenizer = WordPiece(vocabulary.removesuffix("\n").split("\n"))
         self.limit: int = weights.MAX_PIECES
         self._session = _open_session(_name_outputs(_read_verified(weights.MODEL, weights.MODEL_SHA256), STATES))
 
@@ -242,12 +243,27 @@ class _Engine:
             _Pass(vectors[row].copy(), states[row, 1 : len(pieces) - 1].copy()) for row, (_, pieces) in enumerate(batch)
         ]
 
-    def locate_pieces(self, text: str) -> npt.NDArray[np.int64]:
-        """Return for each piece of the text where its word starts."""
+    def encode(self, text: str, limit: int) -> tuple[list[int], npt.NDArray[np.int64]]:
+        """Return the ids that the model reads, and for each one between the two marks where its word starts."""
         import numpy as np
 
-        words = ((match.start(), self.tokenizer.pieces(match[0])) for match in _WORD.finditer(text))
-        return np.array([start for start, some in words for _ in some], np.int64)
+        ids: list[int] = []
+        starts: list[int] = []
+        for piece in read_in_english(text):
+            if len(ids) >= limit - 2:
+                break
+            for start, word in ((0, piece.text),) if piece.is_translated else _split_words(piece.text):
+                found = self._tokenizer.pieces(word)
+                ids += found
+                starts += [piece.start + start] * len(found)
+                if len(ids) >= limit - 2:
+                    break
+        first, last = self._tokenizer.marks
+        return [first, *ids[: limit - 2], last], np.array(starts[: limit - 2], np.int64)
+
+    def count(self, text: str) -> int:
+        """Return the number of word pieces, without the two marks."""
+        return sum(self._tokenizer.count(piece.text) for piece in read_in_english(text))
 
     def _pad(self, batch: Batch) -> dict[str, npt.NDArray[np.int64]]:
         import numpy as np
@@ -263,8 +279,8 @@ class _Engine:
     def read(self, text: str) -> WordStates:
         import numpy as np
 
-        pieces = self.tokenizer.encode(text, self.limit)
-        starts = np.append(-1, self.locate_pieces(text))[: len(pieces) - 1]
+        pieces, starts = self.encode(text, self.limit)
+        starts = np.append(-1, starts)
         found = self._session.run(None, self._pad([(0, pieces)]))
         return WordStates(text, found[0][0], starts, [states[0] for states in found[1:]])
 
@@ -340,6 +356,16 @@ def _run_batches(run: Callable[[Batch], R], batches: list[Batch], workers: int) 
 
     with ThreadPoolExecutor(min(workers, len(batches)), thread_name_prefix="engrain-embed") as pool:
         yield from pool.map(run, batches)
+
+
+def _split_words(text: str) -> Iterator[tuple[int, str]]:
+    return ((match.start(), match[0]) for match in _WORD.finditer(text))
+
+
+@cache
+def _hash_model() -> str:
+    """Return the hash of the weights and of the words that are read in English: both decide the vectors."""
+    return hashlib.sha256(f"{_import_weights().MODEL_SHA256} {hash_words()}".encode()).hexdigest()
 
 
 @cache

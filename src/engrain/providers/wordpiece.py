@@ -84,14 +84,15 @@ class WordPiece:
     def __init__(self, vocabulary: Iterable[str]) -> None:
         self._ids = {piece: number for number, piece in enumerate(vocabulary)}
         self._unknown = (self._ids["[UNK]"],)
-        self._start, self._end = self._ids["[CLS]"], self._ids["[SEP]"]
+        self.marks = (self._ids["[CLS]"], self._ids["[SEP]"])  # before and behind a text
         self._longest = max(map(len, self._ids))
         self._characters = _Characters()
         self._words: dict[str, tuple[int, ...]] = {}
 
     def encode(self, text: str, limit: int) -> list[int]:
         """The ids that the model reads: start mark, word pieces, end mark; at most `limit`."""
-        return [self._start, *self.pieces(text, limit - 2), self._end]
+        first, last = self.marks
+        return [first, *self.pieces(text, limit - 2), last]
 
     def count(self, text: str) -> int:
         """The number of word pieces, without the two marks."""
