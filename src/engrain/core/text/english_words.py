@@ -33,6 +33,7 @@ MAX_KNOWN = 50_000  # words
 # Without a stop word, a text is of the language that has so many of its words; with those of a language that has no
 # list, such as Italian, more of them.
 MIN_COVERED, MIN_SURELY_COVERED = 0.6, 0.8
+MIN_FOREIGN, MAX_FEW = 2, 8  # words that are not English, of so few words
 MIN_KNOWN = 0.5  # share of the words of a text with stop words
 # Behind these a word is read as a noun first, and else as a verb: "la porte", "je porte".
 BEFORE_NOUNS = frozenset(
@@ -224,18 +225,19 @@ class _Fallback:
 def _detect(text: str) -> str | None:
     words = tokenize(_NAME.sub(" ", text))
     found = load_languages().detect(words)
-    if found is None or found == ENGLISH:
-        return found
+    if found is None:
+        return None
     if found not in LANGUAGES:
-        return _find_covering(text, MIN_SURELY_COVERED) or ENGLISH
+        few = found != ENGLISH or len(words) <= MAX_FEW
+        return (_find_covering(text, MIN_SURELY_COVERED, MIN_FOREIGN) if few else None) or ENGLISH
     # Languages share stop words, and a few of them are the wrong evidence.
     known = {name: sum(load_words(name).read(word) is not None for word in words) for name in LANGUAGES}
     best = max(LANGUAGES, key=lambda name: (known[name], name == found))
     return best if known[best] >= MIN_KNOWN * len(words) else UNKNOWN
 
 
-def _find_covering(text: str, least: float = MIN_COVERED) -> str | None:
-    """Return the language that knows this share of a text's words, if one of them is no English word.
+def _find_covering(text: str, least: float = MIN_COVERED, foreign: int = 1) -> str | None:
+    """Return the language that knows this share of a text's words, if so many of them are no English words.
 
     Words that begin with a capital letter may be names.
     """
@@ -243,8 +245,8 @@ def _find_covering(text: str, least: float = MIN_COVERED) -> str | None:
     known = {name: [word for word in found if load_words(name).read(word.lower())] for name in LANGUAGES}
     best = max(known, key=lambda name: len(known[name]))
     unknown = sum(word.islower() for word in found) - sum(word.islower() for word in known[best])
-    foreign = any(len(word) >= MIN_PART and word.lower() not in _list_english() for word in known[best])
-    return best if foreign and len(known[best]) >= least * (len(known[best]) + unknown) else None
+    own = sum(len(word) >= MIN_PART and word.lower() not in _list_english() for word in known[best])
+    return best if own >= foreign and len(known[best]) >= least * (len(known[best]) + unknown) else None
 
 
 @cache
