@@ -43,7 +43,12 @@ def main() -> int:
 
 
 def list_pairs() -> list[list[str]]:
-    return [["en", "en"], *([one, one] for one in OTHERS), *(["en", one] for one in OTHERS), *([one, "en"] for one in OTHERS)]
+    return [
+        ["en", "en"],
+        *([one, one] for one in OTHERS),
+        *(["en", one] for one in OTHERS),
+        *([one, "en"] for one in OTHERS),
+    ]
 
 
 def score(facts: str, questions: str) -> Score:
@@ -57,7 +62,11 @@ def score(facts: str, questions: str) -> Score:
             hits = [hit.item.id for hit in memories[one["id"][0]].recall(one["question"], n=HITS)]
             answers = {ids[id] for id in one["answers"]}
             found, first = found + bool(answers & set(hits)), first + (hits[:1] != [] and hits[0] in answers)
-            asked, off_topic, empty = asked + bool(answers), off_topic + (not answers), empty + (not answers and not hits)
+            asked, off_topic, empty = (
+                asked + bool(answers),
+                off_topic + (not answers),
+                empty + (not answers and not hits),
+            )
     return Score(found, first, asked, empty, off_topic)
 
 

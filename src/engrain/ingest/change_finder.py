@@ -20,6 +20,7 @@ from engrain.core.rules.slot_names import SPEAKER_KEY, USER_NAME_SLOT, is_addres
 from engrain.core.rules.statements import is_short_question
 from engrain.core.text.passages import Span
 from engrain.ingest.changes import (
+    MIN_ENDED_DOUBTFULLY,
     MIN_ENDED_SURELY,
     MIN_SAME,
     MIN_SAME_WISH,
@@ -171,7 +172,7 @@ class ChangeFinder:
         if chance.is_ended and surely and item.kind == "fact" and not doubtful:
             return FoundChange((item,), (), change, likeness, name)
         marks = chance.is_earlier and ("beside" not in find_signs(text) or "ended" in find_signs(text))
-        marks = chance.is_ended if doubtful else marks
+        marks = chance.is_ended and chance.ended >= MIN_ENDED_DOUBTFULLY if doubtful else marks
         return FoundChange((), (item,) if marks and not wish else (), change, likeness, name)
 
     def _read_candidates(

@@ -35,6 +35,7 @@ MAX_SHARED, MIN_COMMON = 3, 2
 # The chances from which a fact is ended, and from which it is only marked as earlier.
 MIN_SAME, MIN_ENDED = 0.58, 0.5
 MIN_ENDED_SURELY = 0.85  # of what the program remembered, and of an address that may be given for something else
+MIN_ENDED_DOUBTFULLY = 0.6  # of what may be another thing: it is marked as earlier
 MIN_WISH_ENDED = 0.7  # of a standing wish, beside which others of the same kind may hold
 MIN_SAME_WISH = 0.95  # of a standing wish that shares no word with the statement
 MIN_SAME_EARLIER, MIN_ENDED_EARLIER = 0.4, 0.3

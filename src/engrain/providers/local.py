@@ -1,4 +1,4 @@
-"""Embed on this machine: with all-MiniLM-L6-v2, which is given English words, or with any sentence-transformers model."""
+"""Embed on this machine: with all-MiniLM-L6-v2, which is given English words, or with sentence-transformers."""
 
 from __future__ import annotations
 

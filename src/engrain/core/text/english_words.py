@@ -33,13 +33,16 @@ MAX_KNOWN = 50_000  # words
 # Without a stop word, a text is of the language that has so many of its words; with those of a language that has no
 # list, such as Italian, more of them.
 MIN_COVERED, MIN_SURELY_COVERED = 0.6, 0.8
-MIN_FOREIGN, MAX_FEW = 2, 8  # words that are not English, of so few words
+# Words that are not English, by which a text of few words is not, although it has stop words of English; in a short
+# one a single word is enough: "wohne in Bonn".
+MIN_FOREIGN, MAX_FEW, MAX_SHORT = 2, 8, 4
 MIN_KNOWN = 0.5  # share of the words of a text with stop words
 # Behind these a word is read as a noun first, and else as a verb: "la porte", "je porte".
-BEFORE_NOUNS = frozenset(
-    "the|a|an|my|your|his|her|our|their|its|this|that|these|those|some|every|which|of|of the|to the|in the|at the|on the"
-    "|from the|in|with|without|by|no|two|three|four|five".split("|")
-)
+BEFORE_NOUNS = frozenset((
+    "the", "a", "an", "my", "your", "his", "her", "our", "their", "its", "this", "that", "these", "those", "some",
+    "every", "which", "of", "of the", "to the", "in the", "at the", "on the", "from the", "in", "with", "without", "by",
+    "no", "two", "three", "four", "five",
+))  # fmt: skip
 _LINKS = ("", "s", "es", "n", "en", "er", "e")
 # A long one is cut behind a word.
 _SENTENCE = re.compile(r"[^.!?;\n]{1,1000}[^.!?;\n\s]*[.!?;\n]*|[.!?;\n]+")
@@ -111,7 +114,7 @@ class WordList:
         if (word, is_noun) not in self._known:
             if len(self._known) > MAX_KNOWN:
                 self._known.clear()
-            self._known[word, is_noun] = self._look_up(word, is_noun=is_noun) or self._read_compound(word, MAX_PARTS)
+            self._known[word, is_noun] = self._look_up(word, is_noun=is_noun) or self._read_compound(word)
         return self._known[word, is_noun]
 
     def match_phrase(self, words: list[str]) -> tuple[int, str] | None:
@@ -142,18 +145,17 @@ class WordList:
                 return found
         return None
 
-    def _read_compound(self, word: str, parts: int) -> str | None:
+    def _read_compound(self, word: str, more: int = MAX_PARTS - 2) -> str | None:
         """Return the English of a German word's parts: "Zahnarzttermin" is dentist and appointment."""
-        if self.name != "de" or len(word) < 2 * MIN_PART:
+        if self.name != "de":
             return None
         cuts = range(len(word) - MIN_PART, MIN_PART - 1, -1)
-        for count in range(2, parts + 1):
-            for cut in cuts:
-                first = self._read_first_part(word[:cut])
-                last = first and (self._look_up(word[cut:], is_noun=True) if count == 2 else self._read_compound(word[cut:], 2))  # noqa: PLR2004
-                if last:
-                    return f"{first} {last}"
-        return None
+        pairs = [(first, word[cut:]) for cut in cuts if (first := self._read_first_part(word[:cut]))]
+        for first, rest in pairs:
+            if last := self._look_up(rest, is_noun=True):
+                return f"{first} {last}"
+        deeper = ((first, self._read_compound(rest, more - 1)) for first, rest in pairs) if more else ()
+        return next((f"{first} {last}" for first, last in deeper if last), None)
 
     def _read_first_part(self, part: str) -> str | None:
         for link in _LINKS:
@@ -229,7 +231,8 @@ def _detect(text: str) -> str | None:
         return None
     if found not in LANGUAGES:
         few = found != ENGLISH or len(words) <= MAX_FEW
-        return (_find_covering(text, MIN_SURELY_COVERED, MIN_FOREIGN) if few else None) or ENGLISH
+        foreign = MIN_FOREIGN if len(words) > MAX_SHORT else 1
+        return (_find_covering(text, MIN_SURELY_COVERED, foreign) if few else None) or ENGLISH
     # Languages share stop words, and a few of them are the wrong evidence.
     known = {name: sum(load_words(name).read(word) is not None for word in words) for name in LANGUAGES}
     best = max(LANGUAGES, key=lambda name: (known[name], name == found))
@@ -279,7 +282,8 @@ def _read_words(words: list[str], known: WordList) -> Iterator[tuple[int, str | 
     lower = [word.lower() for word in words]
     while place < len(words):
         phrase = known.match_phrase(lower[place : place + MAX_PHRASE]) if lower[place] in known.phrases else None
-        is_noun = before in BEFORE_NOUNS if known.name != "de" else place > 0 and words[place][0].isupper()
+        capital = words[place][0].isupper() and (place > 0 or lower[place] not in known.words.forms)
+        is_noun = capital if known.name == "de" else before in BEFORE_NOUNS
         count, english = phrase or (1, known.read(lower[place], is_noun=is_noun))
         yield count, english
         place += count
