@@ -230,7 +230,7 @@ def test_a_general_question_needs_a_clearer_match_than_one_to_the_memory() -> No
             ["the boiler's a Worcester and it leaks when it's windy", "I play the fiddle in a ceilidh band",
              "the mortgage is fixed until 2028", "I knit hats for the lifeboat crew"]
         )  # fmt: skip
-        assert not memory.recall("How do I cast on for a scarf?")
+        assert not memory.recall("How do you bleed a radiator?")
         for own in ("What's wrong with our heating?", "Which instrument do I play?", "What do I make out of wool?"):
             assert memory.recall(own)
 

@@ -29,6 +29,7 @@ from engrain.core.model.recall import (
 )
 from engrain.core.model.sessions import Event
 from engrain.core.rules.empty_talk import is_about_speaker, says_nothing
+from engrain.core.rules.forget_requests import is_rest_of_request
 from engrain.core.rules.own_words import find_own_words
 from engrain.core.rules.profile import bears_on, bears_on_health, find_topics, is_about_user, is_standing_wish
 from engrain.core.rules.slot_names import find_mentioned_slot
@@ -189,7 +190,7 @@ def _drop_empty_hits(found: Recall, question: str, services: Services) -> Recall
 
 def _is_beside(text: str, question: str, *, quoting: bool) -> bool:
     """Tell if a message says nothing, asks to forget, or is a secret or a text of others that is not asked for."""
-    if says_nothing(text) or find_forget_topics(text):
+    if says_nothing(text) or is_rest_of_request(text) or find_forget_topics(text):
         return True
     secret = contains_secret(text)
     if not secret and not (quoting and is_about_speaker(question) and begins_as_task(text)):

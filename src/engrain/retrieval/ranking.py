@@ -21,6 +21,7 @@ from engrain.core.rules.statements import (
     PREFERENCE,
 )
 from engrain.core.text.bm25 import compute_idf, score_bm25
+from engrain.core.text.languages import ENGLISH
 from engrain.core.text.tokenizer import hash_term, tokenize
 from engrain.retrieval.query import PartialDate, Question, TimeSpan
 
@@ -308,7 +309,7 @@ def _weigh_standing_orders(table: CandidateTable, question: Question) -> Floats:
         return topical
     least, full = CONDITION_MEANING
     met = np.clip((table.meaning - table.background - least) / (full - least), 0, 1)
-    if table.background > 0:  # there meaning tells subjects apart badly: a common word counts as well
+    if question.language != ENGLISH:  # there meaning tells subjects apart badly: a common word counts as well
         met = np.maximum(met, np.clip(table.cover_unnamed / CONDITION_COVER, 0, 1))
     applying: Floats = met * _has_trait(table.items.traits, CONDITION) * trusted
     return applying

@@ -32,11 +32,10 @@ def spares_other_claims(statement: str, other: str) -> bool:
 
 
 def are_of_two_of_a_kind(statement: str, other: str) -> bool:
-    """Tell if two statements name two things of one kind: "bin day is …", "running day is …"."""
-    alike = bool(read_subject(statement) & read_subject(other)) and bool(
-        read_cues(statement).values & read_cues(other).values
-    )
-    return alike and are_of_other_things(statement, other)
+    """Tell if two statements name two things of one kind: "bin day is …", "running day is …", or "… is 35 a month"."""
+    said, known = read_cues(statement), read_cues(other)
+    alike = read_subject(statement) & read_subject(other) or said.terms & known.terms & _list_periods()
+    return bool(alike and said.values & known.values) and are_of_other_things(statement, other)
 
 
 def are_of_other_things(statement: str, other: str) -> bool:
@@ -90,7 +89,8 @@ def _list_parts(text: str) -> list[str]:
 
 def _list_words(text: str) -> list[str]:
     words = (word for word in _WORD.findall(fold_text(text)) if len(word) >= _MIN_SHARED)
-    return [word for word in words if not load_languages().all_stop_terms.issuperset(extract_terms(word))]
+    plain = load_languages().all_stop_terms | _list_periods()
+    return [word for word in words if not plain.issuperset(extract_terms(word))]
 
 
 @lru_cache(maxsize=2_048)

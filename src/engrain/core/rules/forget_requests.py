@@ -10,6 +10,7 @@ from functools import cache, lru_cache
 from importlib import resources
 from itertools import pairwise
 
+from engrain.core.model.items import FORGOTTEN
 from engrain.core.text.languages import load_languages
 from engrain.core.text.passages import Span
 from engrain.core.text.tokenizer import hash_term, lower_each, normalize_unicode
@@ -235,3 +236,8 @@ def _load_classes() -> tuple[dict[str, tuple[str, ...]], tuple[tuple[str, str], 
         if not word.endswith("*") and name not in exact.get(word, ()):
             exact[word] = (*exact.get(word, ()), name)
     return exact, tuple((word[:-1], name) for word, name in listed if word.endswith("*"))
+
+
+def is_rest_of_request(text: str) -> bool:
+    """Tell if a text is a request of which the matter was cut: "forget everything about [forgotten]"."""
+    return FORGOTTEN in text and is_candidate(read_words(text.replace(FORGOTTEN, " ")))
