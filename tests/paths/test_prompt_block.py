@@ -9,6 +9,7 @@ import pytest
 from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory, Source
+from engrain.core.rules.forget_requests import is_rest_of_request
 from engrain.core.tokens import estimate_tokens
 from engrain.ingest import read_messages
 from engrain.ingest.sentence_model import Verdict
@@ -198,6 +199,20 @@ def test_a_prompt_has_no_acknowledgement_no_request_to_forget_and_no_unasked_sec
                 one for one in ("will do", "Mach ich", "forget", "hunter2") if one in block.partition("\n")[2]
             ] == []
         assert "hunter2-blue" in memory.prompt("what is the wifi password?", history=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_rest"),
+    [
+        ("forget everything about [forgotten]", True),
+        ("lösch bitte [forgotten]", True),
+        ("forget everything about my salary", False),
+        ("My dog is called [forgotten].", False),
+        ("forget [forgotten]. My son Tim plays chess on Mondays, and Ann paints.", False),
+    ],
+)
+def test_only_what_is_left_of_a_request_counts_as_that(text: str, is_rest: bool) -> None:
+    assert is_rest_of_request(text) is is_rest
 
 
 @pytest.mark.parametrize(

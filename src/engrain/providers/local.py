@@ -258,8 +258,7 @@ class _Engine:
                 starts += [piece.start + start] * len(found)
                 if len(ids) >= limit - 2:
                     break
-        first, last = self._tokenizer.marks
-        return [first, *ids[: limit - 2], last], np.array(starts[: limit - 2], np.int64)
+        return self._tokenizer.add_marks(ids[: limit - 2]), np.array(starts[: limit - 2], np.int64)
 
     def count(self, text: str) -> int:
         """Return the number of word pieces, without the two marks."""

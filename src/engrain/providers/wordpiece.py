@@ -84,15 +84,18 @@ class WordPiece:
     def __init__(self, vocabulary: Iterable[str]) -> None:
         self._ids = {piece: number for number, piece in enumerate(vocabulary)}
         self._unknown = (self._ids["[UNK]"],)
-        self.marks = (self._ids["[CLS]"], self._ids["[SEP]"])  # before and behind a text
+        self._start, self._end = self._ids["[CLS]"], self._ids["[SEP]"]
         self._longest = max(map(len, self._ids))
         self._characters = _Characters()
         self._words: dict[str, tuple[int, ...]] = {}
 
     def encode(self, text: str, limit: int) -> list[int]:
         """The ids that the model reads: start mark, word pieces, end mark; at most `limit`."""
-        first, last = self.marks
-        return [first, *self.pieces(text, limit - 2), last]
+        return self.add_marks(self.pieces(text, limit - 2))
+
+    def add_marks(self, pieces: list[int]) -> list[int]:
+        """Put the marks of a text's start and end around its pieces."""
+        return [self._start, *pieces, self._end]
 
     def count(self, text: str) -> int:
         """The number of word pieces, without the two marks."""

@@ -309,7 +309,8 @@ def _weigh_standing_orders(table: CandidateTable, question: Question) -> Floats:
         return topical
     least, full = CONDITION_MEANING
     met = np.clip((table.meaning - table.background - least) / (full - least), 0, 1)
-    if question.language != ENGLISH:  # there meaning tells subjects apart badly: a common word counts as well
+    # In other languages meaning tells subjects apart badly: a common word counts as well.
+    if table.background > 0 or question.language not in (None, ENGLISH):
         met = np.maximum(met, np.clip(table.cover_unnamed / CONDITION_COVER, 0, 1))
     applying: Floats = met * _has_trait(table.items.traits, CONDITION) * trusted
     return applying

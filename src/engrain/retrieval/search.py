@@ -15,7 +15,6 @@ from engrain.core.model.items import FORGOTTEN, Item
 from engrain.core.model.messages import item_to_message
 from engrain.core.model.queries import CandidateQuery, Candidates, OutdatedSpan
 from engrain.core.model.recall import Degraded, Hit, Recall, RecallRequest
-from engrain.core.rules.forget_requests import is_rest_of_request
 from engrain.core.rules.own_words import find_own_words
 from engrain.core.rules.quotation_frames import HIDDEN_LETTER
 from engrain.core.rules.relations import list_entities
@@ -284,9 +283,8 @@ def _load_found(
 
 
 def _is_cut_to_little(text: str) -> bool:
-    """Tell if forgetting left only a mark and a few words or the request around it, which answer nothing."""
-    few = FORGOTTEN in text and len(tokenize(text.replace(FORGOTTEN, " "))) < MIN_WORDS_LEFT
-    return few or is_rest_of_request(text)
+    """Tell if forgetting left only a mark and a few words around it, which answer nothing."""
+    return FORGOTTEN in text and len(tokenize(text.replace(FORGOTTEN, " "))) < MIN_WORDS_LEFT
 
 
 def _build_hits(

@@ -16,6 +16,7 @@ from engrain.core.text.passages import Span
 from engrain.core.text.tokenizer import hash_term, lower_each, normalize_unicode
 
 MAX_MESSAGE_CHARACTERS = 2_400
+MAX_WORDS_LEFT = 6  # of a request whose matter was cut
 _CACHED_WORDS = 20_000
 _STEM = 6  # letters of a word that the features hold
 _MAX_GRAM, _SKIP = 4, 4
@@ -63,6 +64,14 @@ def is_candidate(words: Sequence[Word]) -> bool:
     """Tell if a sentence has a word for forgetting, or one for keeping that is denied."""
     found = frozenset().union(*(one.classes for one in words))
     return not found.isdisjoint(_ORDERS | {"weak"}) or {"keep", "never"} <= found
+
+
+def is_rest_of_request(text: str) -> bool:
+    """Tell if a text is nothing but a request of which the matter was cut: "forget everything about [forgotten]"."""
+    if FORGOTTEN not in text:
+        return False
+    words = read_words(text.replace(FORGOTTEN, " "))
+    return len(words) <= MAX_WORDS_LEFT and is_candidate(words)
 
 
 def read_words(text: str) -> list[Word]:
@@ -236,8 +245,3 @@ def _load_classes() -> tuple[dict[str, tuple[str, ...]], tuple[tuple[str, str], 
         if not word.endswith("*") and name not in exact.get(word, ()):
             exact[word] = (*exact.get(word, ()), name)
     return exact, tuple((word[:-1], name) for word, name in listed if word.endswith("*"))
-
-
-def is_rest_of_request(text: str) -> bool:
-    """Tell if a text is a request of which the matter was cut: "forget everything about [forgotten]"."""
-    return FORGOTTEN in text and is_candidate(read_words(text.replace(FORGOTTEN, " ")))

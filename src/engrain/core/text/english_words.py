@@ -54,7 +54,7 @@ _TYPED = {"ä": "ae", "ö": "oe", "ü": "ue"}
 
 
 class Piece(NamedTuple):
-    """What the model reads for the text from `start` on: that text itself, or the English of a word."""
+    """A part of what the model reads: the text from `start` on as it is, or the English of a word there."""
 
     start: int
     text: str
@@ -131,7 +131,7 @@ class WordList:
     def _look_up(self, word: str, *, is_noun: bool) -> str | None:
         """Return the English of a word, of one whose accents were left out, or of a participle."""
         tables = (self.nouns, self.words) if is_noun else (self.words, self.nouns)
-        plain = _fold(word)
+        plain = _strip_accents(word)
         exact = (table.forms.get(word) or self._find_stem(word, table.stems) for table in tables)
         typed = (table.plain_forms.get(plain) or self._find_stem(plain, table.plain_stems) for table in tables)
         found = next(filter(None, chain(exact, typed)), None)
@@ -293,11 +293,11 @@ def _read_words(words: list[str], known: WordList) -> Iterator[tuple[int, str | 
 def _list_spellings(word: str) -> Iterator[str]:
     yield word
     if not word.isascii():
-        yield _fold(word)
+        yield _strip_accents(word)
         yield "".join(_TYPED.get(letter, letter) for letter in word)
 
 
-def _fold(word: str) -> str:
+def _strip_accents(word: str) -> str:
     if word.isascii():
         return word
     letters = unicodedata.normalize("NFD", word.replace("ß", "ss"))
